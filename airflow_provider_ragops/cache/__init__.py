@@ -1,0 +1,1 @@
+"""Clean-up of Redis by model version."""

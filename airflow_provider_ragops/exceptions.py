@@ -1,0 +1,157 @@
+"""Every error that this package raises; knows no Airflow (operators translate).
+
+.. code-block:: text
+
+    RagopsError                          names an object, what was expected, what was seen, what to do next
+    ├── ConfigurationError               a setting is impossible; fix the DAG, the connection or the chart
+    │   ├── PartitionError               no partition, or not whole UTC days, or in the future
+    │   └── MissingExtraError            an optional library is not installed
+    ├── UnreachableError                 a service did not answer in time            (later)
+    ├── ClusterError                     Kubernetes refused a call: forbidden, invalid, not found
+    │   └── ConflictError                someone wrote the object since we read it   (later)
+    ├── DataError                        data that must not go further
+    │   ├── ContractViolationError       a partition breaks its contract
+    │   ├── LeakageError                 a training row knows the future
+    │   └── MaterializationError         the online store does not hold what was written (later)
+    ├── TrainingError                    a training pod gave no proof of a complete model
+    ├── RegistryError                    MLflow answered with something impossible
+    ├── LockError
+    │   ├── LockHeldError                someone else holds it                       (later)
+    │   ├── LockLostError                the lease ran out while we worked           (later)
+    │   ├── FencedOutError               a newer token was seen on the target
+    │   └── LockRecordError              the lock object holds something that is no lock record
+    └── ReleaseError
+        ├── ReleaseRefusedError          a check before the rollout said no; nothing was touched
+        ├── RolloutFailedError           the candidate did not come up or answered badly; it was undone
+        └── TargetError                  the Deployment is missing, deleted, or not what the release needs
+
+Errors marked *(later)* may pass by themselves: a retry makes sense. All others are permanent.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class RagopsError(Exception):
+    """Base of all. ``subject`` is the object, ``action`` the next step for the reader."""
+
+    permanent: ClassVar[bool] = True
+
+    def __init__(self, subject: str, *, expected: str, seen: str, action: str) -> None:
+        self.subject = subject
+        self.expected = expected
+        self.seen = seen
+        self.action = action
+        super().__init__(f"{subject}: expected {expected}; saw {seen}. {action}")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Airflow and multiprocessing pickle exceptions; keyword-only arguments need help.
+        return _rebuild, (type(self), self.subject, self.expected, self.seen, self.action)
+
+
+def _rebuild(kind: type[RagopsError], subject: str, expected: str, seen: str, action: str) -> RagopsError:
+    return kind(subject, expected=expected, seen=seen, action=action)
+
+
+class ConfigurationError(RagopsError, ValueError):
+    """A setting that can't work: refused before any effect."""
+
+
+class PartitionError(ConfigurationError):
+    """The partition is missing, not whole UTC days, naive, or in the future."""
+
+
+class MissingExtraError(ConfigurationError):
+    """An optional library is not installed; the message names the extra."""
+
+    @classmethod
+    def of(cls, subject: str, library: str, extra: str) -> MissingExtraError:
+        return cls(
+            subject,
+            expected=f"the library {library!r}",
+            seen="it is not installed",
+            action=f"Install it with: pip install 'airflow-provider-ragops[{extra}]'",
+        )
+
+
+class UnreachableError(RagopsError):
+    """A service did not answer within its deadline; the subject carries its address."""
+
+    permanent = False
+
+
+class ClusterError(RagopsError):
+    """Kubernetes refused a call; the subject names verb and object."""
+
+
+class ConflictError(ClusterError):
+    """The object was written by someone else since it was read: read again and decide again."""
+
+    permanent = False
+
+
+class DataError(RagopsError):
+    """Data that must not go further."""
+
+
+class ContractViolationError(DataError):
+    """A partition breaks its contract."""
+
+
+class LeakageError(DataError):
+    """A training row carries a value from after its observation time."""
+
+
+class MaterializationError(DataError):
+    """The online store does not answer with what was written."""
+
+    permanent = False
+
+
+class TrainingError(RagopsError):
+    """A training or evaluation pod ended without proof of a complete result."""
+
+
+class RegistryError(RagopsError):
+    """MLflow's answer can't be right, or a version that must exist does not."""
+
+
+class LockError(RagopsError):
+    """Base of the lock's errors."""
+
+
+class LockHeldError(LockError):
+    """Someone else held the lock for as long as we were willing to wait."""
+
+    permanent = False
+
+
+class LockLostError(LockError):
+    """Our lease ran out, or someone took over: no further effect may follow."""
+
+    permanent = False
+
+
+class FencedOutError(LockError):
+    """The target carries a newer token than ours: a competitor went on without us."""
+
+
+class LockRecordError(LockError):
+    """The lock object holds something that is no lock record; it is never stolen."""
+
+
+class ReleaseError(RagopsError):
+    """Base of the release's errors."""
+
+
+class ReleaseRefusedError(ReleaseError):
+    """A check before the rollout said no; the serving target was not touched."""
+
+
+class RolloutFailedError(ReleaseError):
+    """The new version did not come up or answered badly; the target was set back."""
+
+
+class TargetError(ReleaseError):
+    """The serving target is missing, was replaced, or can't be released to."""

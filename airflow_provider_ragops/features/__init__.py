@@ -1,0 +1,1 @@
+"""Feature snapshots, materialization, training sets and the leakage verdict."""

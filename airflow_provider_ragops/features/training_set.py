@@ -1,0 +1,170 @@
+"""Builds a training set: labels of the past, joined with what was known when each was asked.
+
+An entity is observed at several times; its label says whether it bought nothing in the horizon that follows. All
+observation times lie a whole horizon before the partition's end, so every label is known. Feast joins the newest
+feature row that was *written* by the observation time; nothing here trusts that join: see :mod:`.leakage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ragops.contract import (
+    COLUMN_ENTITY,
+    COLUMN_LABEL,
+    COLUMN_SPLIT,
+    COLUMN_TIME,
+    Partition,
+    split_of,
+)
+from airflow_provider_ragops.exceptions import ConfigurationError, DataError, LeakageError
+from airflow_provider_ragops.features.leakage import LeakageVerdict, judge
+from airflow_provider_ragops.features.storage import duckdb_path, read_history
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from feast import FeatureStore
+    from fsspec import AbstractFileSystem
+
+COLUMN_KNOWN = "known_at"  # seconds since 1970: when the joined feature row became knowable
+MAX_NULL_SHARE = 0.05
+
+_LABELS = f"""
+WITH purchases AS (
+    SELECT user_id::BIGINT AS user_id, epoch_us(event_timestamp) AS bought_us
+    FROM read_parquet($paths, hive_partitioning = false)
+),
+firsts AS (SELECT user_id, min(bought_us) AS first_us FROM purchases GROUP BY user_id),
+times AS (SELECT unnest($times::BIGINT[]) AS at_us),
+observed AS (SELECT user_id, at_us FROM firsts JOIN times ON first_us < (at_us - $lag) // $day * $day)
+SELECT o.user_id AS {COLUMN_ENTITY}, o.at_us,
+       (NOT EXISTS (SELECT 1 FROM purchases p WHERE p.user_id = o.user_id AND p.bought_us >= o.at_us
+                    AND p.bought_us < o.at_us + $horizon))::BIGINT AS {COLUMN_LABEL}
+FROM observed o ORDER BY o.at_us, o.user_id
+"""  # noqa: S608 - only column names of the contract are put in
+
+
+@dataclass(frozen=True)
+class Observations:
+    """When customers are observed and for how long they are then watched. ``lag`` as in the snapshots."""
+
+    horizon: timedelta = timedelta(days=90)
+    window: timedelta = timedelta(days=28)
+    step: timedelta = timedelta(days=7)
+    lag: timedelta = timedelta(hours=2)
+
+    def times(self, partition: Partition) -> list[datetime]:
+        """Oldest first, all in ``[end - horizon - window, end - horizon]``.
+
+        :raises ConfigurationError: when step or horizon are not positive, or window or lag are negative.
+        """
+        zero = timedelta(0)
+        if self.step <= zero or self.horizon <= zero or self.window < zero or self.lag < zero:
+            raise ConfigurationError(
+                "observations of a training set", expected="step and horizon above zero, window and lag not below",
+                seen=str(self), action="Correct the operator's arguments.",
+            )
+        last = partition.end - self.horizon
+        return [last - self.step * back for back in range(self.window // self.step, -1, -1)]
+
+
+@dataclass(frozen=True)
+class TrainingSet:
+    """The rows, ordered by time and entity; ``null_rows`` were counted and left out."""
+
+    frame: pd.DataFrame
+    cutoff: datetime
+    null_rows: int
+    leakage: LeakageVerdict
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "rows": len(self.frame), "cutoff": self.cutoff.isoformat(), "null_rows": self.null_rows,
+            "positive_share": round(float(self.frame[COLUMN_LABEL].mean()), 6),
+            "held_out_rows": int((self.frame[COLUMN_SPLIT] == "held_out").sum()), "leakage": self.leakage.as_dict(),
+        }
+
+
+def build(
+    store: FeatureStore, view: str, source: tuple[AbstractFileSystem, str], partition: Partition, *, model: str,
+    observations: Observations | None = None, features: Sequence[str] = (),
+) -> TrainingSet:
+    """Label, join, verify, split. ``features`` defaults to all numbers of the view.
+
+    :raises DataError: no observations, rows lost or doubled by the join, or more than 5 % rows with a null.
+    :raises LeakageError: a row holds a value from after its observation time.
+    """
+    observations = observations or Observations()
+    labels = label(source, partition, observations)
+    names = list(features) or [one.name for one in store.get_feature_view(view).features if one.name != COLUMN_KNOWN]
+    joined = _join(store, view, labels, [*names, COLUMN_KNOWN])
+    if len(joined) != len(labels):
+        raise _error(partition, f"{len(labels)} rows out of the join, as went in", f"{len(joined)} rows",
+                     "Use Feast's duckdb offline store: the default one loses rows.")
+    verdict = judge(joined, store.get_feature_view(view), names, COLUMN_KNOWN)
+    if verdict.leaks:
+        raise LeakageError(
+            f"training set of partition {partition.key}", expected="only values known at each observation time",
+            seen=verdict.seen, action="Check created_timestamp of the snapshots and filter_by_created_timestamp.",
+        )
+    nulls = joined[names].isna().any(axis=1)
+    if nulls.mean() > MAX_NULL_SHARE:
+        raise _error(partition, f"at most {MAX_NULL_SHARE:.0%} rows with a null feature", f"{nulls.mean():.1%}",
+                     "Raise history_days of the snapshots to cover horizon, window and the view's TTL.")
+    frame = joined.loc[~nulls, [COLUMN_ENTITY, COLUMN_TIME, *names, COLUMN_LABEL]].reset_index(drop=True)
+    sides = {entity: split_of(model, str(entity)) for entity in frame[COLUMN_ENTITY].unique()}
+    frame[COLUMN_SPLIT] = frame[COLUMN_ENTITY].map(sides)
+    return TrainingSet(frame, observations.times(partition)[-1], int(nulls.sum()), verdict)
+
+
+def write(found: TrainingSet, path: Path) -> None:
+    """Write the rows as Parquet: equal rows give equal bytes, hence an equal digest."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    table = pa.Table.from_pandas(found.frame, preserve_index=False)
+    # pandas' metadata holds versions of libraries, which are no part of the content.
+    parquet.write_table(table.replace_schema_metadata(None), path, compression="zstd")
+
+
+def label(source: tuple[AbstractFileSystem, str], partition: Partition, observations: Observations) -> pd.DataFrame:
+    """Every customer at each observation time at which a snapshot of him was known, with his label.
+
+    :raises DataError: when there is no such customer.
+    """
+    import duckdb
+    import pandas as pd
+
+    fs, root = source
+    times = observations.times(partition)
+    micro = timedelta(microseconds=1)
+    values = {
+        "times": [int(time.timestamp()) * 1_000_000 for time in times], "horizon": observations.horizon // micro,
+        "lag": observations.lag // micro, "day": timedelta(days=1) // micro,
+    }
+    paths = read_history(fs, root, partition).paths
+    with duckdb.connect() as connection:
+        values["paths"] = [duckdb_path(connection, fs, path) for path in paths]
+        frame = connection.sql(_LABELS, params=values).df()
+    if frame.empty:
+        raise _error(partition, f"customers with a purchase before {times[-1].isoformat()}", "none",
+                     "Choose a later partition: labels need a whole horizon after the observation.")
+    frame[COLUMN_TIME] = pd.to_datetime(frame.pop("at_us"), unit="us", utc=True).astype("datetime64[us, UTC]")
+    return frame
+
+
+def _join(store: FeatureStore, view: str, labels: pd.DataFrame, features: list[str]) -> pd.DataFrame:
+    joined = store.get_historical_features(
+        entity_df=labels, features=[f"{view}:{name}" for name in features], filter_by_created_timestamp=True
+    ).to_df()
+    joined[COLUMN_TIME] = joined[COLUMN_TIME].astype("datetime64[us, UTC]")
+    # The join's order is no one's promise, and the digest of the file depends on it.
+    return joined.sort_values([COLUMN_TIME, COLUMN_ENTITY], ignore_index=True)
+
+
+def _error(partition: Partition, expected: str, seen: str, action: str) -> DataError:
+    return DataError(f"training set of partition {partition.key}", expected=expected, seen=seen, action=action)

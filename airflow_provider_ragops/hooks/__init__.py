@@ -1,0 +1,1 @@
+"""Hooks: connections in, clients and core objects out. The lowest layer that knows Airflow."""

@@ -1,0 +1,222 @@
+"""Connection type ``mlflow``: one place that knows how to reach the tracking server, and for how long to wait."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow.sdk import BaseHook
+
+from airflow_provider_ragops.contract import ENV_TRACKING_URI, UTC
+from airflow_provider_ragops.exceptions import (
+    ConfigurationError,
+    MissingExtraError,
+    RagopsError,
+    RegistryError,
+    UnreachableError,
+)
+from airflow_provider_ragops.promotion.faults import named_faults
+from airflow_provider_ragops.promotion.ledger import MlflowLedger
+from airflow_provider_ragops.promotion.registry import MlflowRegistry
+from airflow_provider_ragops.promotion.runs import MlflowRuns
+
+if TYPE_CHECKING:
+    from airflow.sdk import Connection
+
+_HEALTH_TIMEOUT = 5.0  # seconds
+# MLflow's own defaults, 120 s and 7 retries, let one dead server hold a task for half an hour.
+_DEFAULTS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",  # a task's log is no terminal
+}
+
+
+class MlflowHook(BaseHook):
+    """
+    Clients of one MLflow server.
+
+    Connection fields: ``schema`` (http or https, default http), ``host``, ``port``, ``login`` and ``password``.
+    Extras, read by name: ``token`` (instead of user and password), ``ca_path`` (file of certificates to trust),
+    ``tracking_uri`` (overrides scheme, host and port; may be a database such as ``sqlite:////data/mlflow.db``).
+
+    MLflow reads its credentials and timeouts from the environment: :meth:`client` sets them in this process.
+    ``MLFLOW_HTTP_REQUEST_TIMEOUT`` (10 s) and ``MLFLOW_HTTP_REQUEST_MAX_RETRIES`` (2) are left alone where set.
+
+    :param mlflow_conn_id: The Airflow connection.
+    """
+
+    conn_name_attr = "mlflow_conn_id"
+    default_conn_name = "mlflow_default"
+    conn_type = "mlflow"
+    hook_name = "MLflow"
+
+    def __init__(self, mlflow_conn_id: str = default_conn_name) -> None:
+        super().__init__()
+        self.mlflow_conn_id = mlflow_conn_id
+
+    @cached_property
+    def tracking_uri(self) -> str:
+        """Address of the tracking server.
+
+        :raises ConfigurationError: when the connection has neither a host nor ``tracking_uri``, or another scheme.
+        """
+        connection = self._connection
+        override = connection.extra_dejson.get("tracking_uri")
+        if override:
+            return str(override).rstrip("/")
+        if not connection.host:
+            raise self._misconfigured("a host, or 'tracking_uri' in the extras", "neither")
+        scheme, _, host = connection.host.rpartition("://")
+        scheme = scheme or connection.schema or "http"
+        if scheme not in ("http", "https"):
+            raise self._misconfigured("the scheme http or https", repr(scheme))
+        return f"{scheme}://{host.rstrip('/')}" + (f":{connection.port}" if connection.port else "")
+
+    def client(self) -> Any:
+        """An ``MlflowClient`` whose server answered just now; the same one at every call.
+
+        :raises MissingExtraError: when mlflow is not installed.
+        :raises UnreachableError: when the server does not answer within 5 s.
+        """
+        return self._client
+
+    def get_conn(self) -> Any:
+        return self.client()
+
+    def registry(self) -> MlflowRegistry:
+        return MlflowRegistry(self.client(), self._where)
+
+    def ledger(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> MlflowLedger:
+        return MlflowLedger(self.client(), self._where, clock)
+
+    def find_run(self, experiment: str, tags: Mapping[str, str], status: str | None = None) -> Any | None:
+        """The newest run of the experiment with all these tags; any status unless one is asked for."""
+        return self._runs.find(experiment, tags, status)
+
+    def start_run(self, experiment: str, name: str, tags: Mapping[str, str]) -> str:
+        """Create a run, and its experiment where missing; return the run's id. It stays RUNNING."""
+        return self._runs.start(experiment, name, tags)
+
+    def end_run(self, run_id: str, status: str = "FINISHED") -> None:
+        self._runs.end(run_id, status)
+
+    def run(self, run_id: str) -> Any:
+        """:raises RegistryError: when there is no such run."""
+        with named_faults(f"run {run_id!r}", self._where):
+            return self.client().get_run(run_id)
+
+    def download(self, run_id: str, artifact_file: str, folder: Path) -> Path | None:
+        """Fetch one file of a run into the folder; None where the run has no such file."""
+        with named_faults(f"artifact {artifact_file!r} of run {run_id!r}", self._where):
+            parent = artifact_file.rpartition("/")[0] or None
+            if artifact_file not in {each.path for each in self.client().list_artifacts(run_id, parent)}:
+                return None
+            return Path(self.client().download_artifacts(run_id, artifact_file, str(folder)))
+
+    def log_json(self, run_id: str, artifact_file: str, value: Any) -> None:
+        """Write a value as a JSON artifact; NaN and infinity are refused, because they are not JSON."""
+        text = json.dumps(value, indent=2, allow_nan=False)
+        with named_faults(f"artifact {artifact_file!r} of run {run_id!r}", self._where):
+            self.client().log_text(run_id, text, artifact_file)
+
+    def run_url(self, run: Any) -> str:
+        """Address of the run's page; the tracking URI itself where that is no web address."""
+        if not self.tracking_uri.startswith("http"):
+            return self.tracking_uri
+        return f"{self.tracking_uri}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
+
+    def test_connection(self) -> tuple[bool, str]:
+        try:
+            with named_faults("experiments", self._where):
+                self.client().search_experiments(max_results=1)
+        except RagopsError as error:
+            return False, str(error)
+        return True, f"MLflow answers at {_public(self.tracking_uri)}"
+
+    @cached_property
+    def _connection(self) -> Connection:
+        return self.get_connection(self.mlflow_conn_id)
+
+    @property
+    def _where(self) -> str:
+        return f"{_public(self.tracking_uri)} (connection {self.mlflow_conn_id!r})"
+
+    @cached_property
+    def _runs(self) -> MlflowRuns:
+        return MlflowRuns(self.client(), self._where)
+
+    @cached_property
+    def _client(self) -> Any:
+        self._set_environment()
+        try:
+            from mlflow import MlflowClient
+        except ImportError as error:
+            raise MissingExtraError.of(f"connection {self.mlflow_conn_id!r}", "mlflow", "mlflow") from error
+        if self.tracking_uri.startswith("http"):
+            self._check_reachable()
+        with named_faults("MLflow", self._where):
+            return MlflowClient(tracking_uri=self.tracking_uri, registry_uri=self.tracking_uri)
+
+    def _set_environment(self) -> None:
+        extra = self._connection.extra_dejson
+        token, ca_path = extra.get("token"), extra.get("ca_path")
+        if ca_path and not Path(ca_path).is_file():
+            raise self._misconfigured("an existing file as 'ca_path'", repr(ca_path))
+        values = {
+            ENV_TRACKING_URI: self.tracking_uri,
+            "MLFLOW_TRACKING_TOKEN": token,
+            "MLFLOW_TRACKING_USERNAME": None if token else self._connection.login,
+            "MLFLOW_TRACKING_PASSWORD": None if token else self._connection.password,
+            "MLFLOW_TRACKING_SERVER_CERT_PATH": ca_path,
+        }
+        for name, value in values.items():
+            os.environ.pop(name, None)  # another connection's credentials must not reach this server
+            if value:
+                os.environ[name] = str(value)
+        for name, value in _DEFAULTS.items():
+            os.environ.setdefault(name, value)
+
+    def _check_reachable(self) -> None:
+        """Ask once, cheaply, before MLflow's client begins to retry."""
+        import requests
+
+        connection = self._connection
+        auth = (connection.login, connection.password or "") if connection.login else None
+        try:
+            answer = requests.get(
+                f"{self.tracking_uri}/health", timeout=_HEALTH_TIMEOUT, auth=auth,
+                verify=connection.extra_dejson.get("ca_path") or True,
+            )  # fmt: skip
+        except requests.RequestException as error:
+            raise self._unreachable(type(error).__name__) from error
+        if answer.status_code in (401, 403):
+            raise RegistryError(
+                f"MLflow at {self._where}", expected="accepted credentials", seen=f"HTTP {answer.status_code}",
+                action="Check user, password and token of the connection.",
+            )  # fmt: skip
+        if answer.status_code >= 500:
+            raise self._unreachable(f"HTTP {answer.status_code}")
+
+    def _unreachable(self, seen: str) -> UnreachableError:
+        return UnreachableError(
+            f"MLflow at {self._where}", expected=f"an answer from /health within {_HEALTH_TIMEOUT:g} s", seen=seen,
+            action="Check that the server runs, host and port of the connection, and proxies or policies between.",
+        )  # fmt: skip
+
+    def _misconfigured(self, expected: str, seen: str) -> ConfigurationError:
+        return ConfigurationError(
+            f"connection {self.mlflow_conn_id!r}", expected=expected, seen=seen, action="Correct the connection.",
+        )  # fmt: skip
+
+
+def _public(uri: str) -> str:
+    """The address without user and password."""
+    parts = urlsplit(uri)
+    return uri if "@" not in parts.netloc else parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()

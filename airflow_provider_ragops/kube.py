@@ -1,0 +1,138 @@
+"""The one place that talks to the Kubernetes API: a deadline on every call, no blind retries, errors named once.
+
+Objects are plain JSON dictionaries. The generated client's typed models drop fields that they do not know, so a
+read-modify-replace through them would delete what a newer API server had stored; raw JSON keeps everything.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_ragops.exceptions import ClusterError, ConflictError, UnreachableError
+
+Json = dict[str, Any]
+
+_LATER = frozenset({429, 500, 502, 503, 504})
+
+
+class Kube:
+    """Calls on one cluster.
+
+    :param api_client: a ``kubernetes.client.ApiClient``; its urllib3 retries are switched off here, because a
+        replace that is sent again after a lost reply answers 409 to our own write.
+    :param timeout: seconds for one request; keep it below the lock's renewal deadline.
+    """
+
+    def __init__(self, api_client: Any, timeout: float = 10.0) -> None:
+        self._client = without_retries(api_client)
+        self._timeout = timeout
+
+    @property
+    def address(self) -> str:
+        return str(self._client.configuration.host)
+
+    def get(self, path: str) -> Json | None:
+        """Read one object; ``None`` where it does not exist. Reads are consistent (no resourceVersion)."""
+        found = self._call("GET", path, missing_ok=True)
+        return None if found is None else dict(json.loads(found))
+
+    def list(self, path: str, selector: str) -> list[Json]:
+        found = self._call("GET", path, query={"labelSelector": selector})
+        return list(json.loads(found or "{}").get("items") or [])
+
+    def create(self, path: str, body: Json) -> Json:
+        """:raises ConflictError: when an object of this name exists already."""
+        return dict(json.loads(self._call("POST", path, body=body) or "{}"))
+
+    def replace(self, path: str, body: Json) -> Json:
+        """Write a whole object by compare-and-swap on its ``metadata.resourceVersion``.
+
+        :raises ConflictError: when the object changed since ``body`` was read.
+        """
+        if not body.get("metadata", {}).get("resourceVersion"):
+            raise ValueError(f"replace {path}: the body carries no resourceVersion; read the object first")
+        return dict(json.loads(self._call("PUT", path, body=body) or "{}"))
+
+    def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
+        return self._call("GET", path, query=query) or ""
+
+    def proxy(self, path: str, method: str = "GET", body: Json | None = None,
+              query: Mapping[str, str] | None = None) -> tuple[int, str]:
+        """Ask a pod or Service through the API server; returns its status and body, whatever the status is."""
+        try:
+            response = self._send(method, path, body, query)
+        except _api_exception() as error:
+            return int(error.status or 0), _text(error.body)
+        return int(response.status), _text(response.data)
+
+    def _call(self, method: str, path: str, *, body: Json | None = None,
+              query: Mapping[str, str] | None = None, missing_ok: bool = False) -> str | None:
+        try:
+            return _text(self._send(method, path, body, query).data)
+        except _api_exception() as error:
+            if error.status == 404 and missing_ok:
+                return None
+            raise self._named(method, path, int(error.status or 0), _reason(error)) from error
+
+    def _send(self, method: str, path: str, body: Json | None, query: Mapping[str, str] | None) -> Any:
+        from urllib3.exceptions import HTTPError
+
+        headers = {"Accept": "application/json, */*"} | ({"Content-Type": "application/json"} if body else {})
+        try:
+            return self._client.call_api(
+                path, method, query_params=list((query or {}).items()), header_params=headers, body=body,
+                auth_settings=["BearerToken"], _preload_content=False, _return_http_data_only=True,
+                _request_timeout=self._timeout,
+            )
+        except (HTTPError, OSError) as error:
+            raise UnreachableError(
+                f"Kubernetes API {self.address}", expected=f"an answer to {method} {path} within {self._timeout:g} s",
+                seen=f"{type(error).__name__}: {str(error)[:200]}",
+                action="Check the address in the Kubernetes connection and that the API server is up.",
+            ) from error
+
+    def _named(self, method: str, path: str, status: int, reason: str) -> Exception:
+        subject, seen = f"Kubernetes {method} {path}", f"{status} {reason}"
+        if status == 409:
+            return ConflictError(subject, expected="the object as we read it", seen=seen, action="Read it again.")
+        if status in _LATER:
+            return UnreachableError(f"Kubernetes API {self.address}", expected=f"{method} {path} to be served",
+                                    seen=seen, action="It may pass; the call is repeated within its deadline.")
+        action = {401: "Check the credentials of the Kubernetes connection.",
+                  403: "Grant this verb to the connection's account (see docker/chart, Role ragops-releaser).",
+                  404: "Check the namespace and the name."}.get(status, "Read the reason; the object was refused.")
+        return ClusterError(subject, expected="success", seen=seen, action=action)
+
+
+def without_retries(api_client: Any) -> Any:
+    """A client of the same cluster and credentials that sends every request exactly once."""
+    import copy
+
+    from kubernetes.client import ApiClient
+
+    configuration = copy.copy(api_client.configuration)
+    configuration.retries = False
+    fresh = ApiClient(configuration)
+    fresh.default_headers.update(api_client.default_headers)
+    return fresh
+
+
+def _api_exception() -> Any:
+    from kubernetes.client.exceptions import ApiException
+
+    return ApiException
+
+
+def _text(data: bytes | str | None) -> str:
+    return data.decode("utf-8", "replace") if isinstance(data, bytes) else (data or "")
+
+
+def _reason(error: Any) -> str:
+    """The API server's own message, cut short; its body is JSON, a proxy's in between may be anything."""
+    body = _text(error.body)
+    try:
+        return str(json.loads(body).get("message", error.reason))[:300]
+    except (ValueError, AttributeError):
+        return f"{error.reason} {body[:200]}"

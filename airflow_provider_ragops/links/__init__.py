@@ -1,0 +1,1 @@
+"""Links from a task to the MLflow page that explains it."""

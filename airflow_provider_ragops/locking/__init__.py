@@ -1,0 +1,1 @@
+"""A lock with a lease and a fencing token on a ConfigMap."""

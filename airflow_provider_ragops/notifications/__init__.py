@@ -1,0 +1,1 @@
+"""Notifiers: tell people what a run decided."""

@@ -1,0 +1,1 @@
+"""Operators: render, build collaborators, call one procedure, report. No decisions live here."""

@@ -1,0 +1,192 @@
+"""The quality gate as a branch of a DAG."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseBranchOperator
+
+from airflow_provider_ragops.contract import (
+    ALIAS_CHALLENGER,
+    ARTIFACT_GATE,
+    NO_VERSION,
+    TAG_COMPLETED,
+    TAG_GATE_CHAMPION,
+    TAG_GATE_REPORT,
+    TAG_GATE_VERDICT,
+)
+from airflow_provider_ragops.hooks.mlflow import MlflowHook
+from airflow_provider_ragops.links.mlflow import MlflowRunLink
+from airflow_provider_ragops.operators import rendered
+from airflow_provider_ragops.operators.translation import translated_errors
+from airflow_provider_ragops.promotion import evaluation
+from airflow_provider_ragops.promotion.gate import PROMOTE, GateReport, GateRules, judge
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import Context
+
+REPORT_FILE = f"{ARTIFACT_GATE}/report.json"
+XCOM_VERDICT = "verdict"
+
+
+class QualityGateOperator(BaseBranchOperator):
+    """
+    Judge a candidate against the champion on the same held-out rows, and choose the branch that follows.
+
+    Writes ``gate/report.json`` into the evaluation run, tags the candidate with verdict, report and the champion
+    that it was judged against, and on ``promote`` sets the alias ``challenger`` (on any other verdict it takes
+    the alias from this candidate). Pushes the XCom ``verdict``: model, verdict, reasons, candidate, champion,
+    metrics, report, run_url. The rules are described in :mod:`airflow_provider_ragops.promotion.gate`.
+
+    A backfill, and a run with ``evaluate_only``, judges and tags, but sets no alias and follows ``follow_stop``.
+
+    :param model: Registered model. (templated)
+    :param candidate: Version to judge. (templated)
+    :param champion: Version that it was evaluated against; empty or ``none`` for the first model. (templated)
+    :param evaluation_run_id: MLflow run with the predictions of both. (templated)
+    :param follow_promote: Task (or tasks) that follow ``promote``.
+    :param follow_reject: Task (or tasks) that follow ``reject`` and ``not-enough-data``.
+    :param follow_stop: Task (or tasks) that follow where the run stops before the release; None skips them all.
+    :param evaluate_only: Stop before the release, whatever the verdict. (templated)
+    :param min_auc: Least AUC of a candidate. (templated)
+    :param non_inferiority_margin: Largest loss of AUC against the champion. (templated)
+    :param confidence: One-sided confidence of the comparison. (templated)
+    :param min_rows: Least number of held-out rows. (templated)
+    :param samples: Number of resamples of the comparison. (templated)
+    :param challenger: Alias for a candidate that passed. (templated)
+    :param mlflow_conn_id: The Airflow connection.
+    """
+
+    template_fields = (
+        "model", "candidate", "champion", "evaluation_run_id", "evaluate_only", "min_auc",
+        "non_inferiority_margin", "confidence", "min_rows", "samples", "challenger",
+    )  # fmt: skip
+    operator_extra_links = (MlflowRunLink(),)
+    ui_color = "#f5e6a8"
+
+    def __init__(
+        self,
+        *,
+        model: str,
+        candidate: str,
+        champion: str | None,
+        evaluation_run_id: str,
+        follow_promote: str | list[str],
+        follow_reject: str | list[str] | None,
+        follow_stop: str | list[str] | None = None,
+        evaluate_only: bool | str = False,
+        min_auc: float | str = GateRules.min_auc,
+        non_inferiority_margin: float | str = GateRules.non_inferiority_margin,
+        confidence: float | str = GateRules.confidence,
+        min_rows: int | str = GateRules.min_rows,
+        samples: int | str = GateRules.samples,
+        challenger: str = ALIAS_CHALLENGER,
+        mlflow_conn_id: str = MlflowHook.default_conn_name,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.model = model
+        self.candidate = candidate
+        self.champion = champion
+        self.evaluation_run_id = evaluation_run_id
+        self.follow_promote = follow_promote
+        self.follow_reject = follow_reject
+        self.follow_stop = follow_stop
+        self.evaluate_only = evaluate_only
+        self.min_auc = min_auc
+        self.non_inferiority_margin = non_inferiority_margin
+        self.confidence = confidence
+        self.min_rows = min_rows
+        self.samples = samples
+        self.challenger = challenger
+        self.mlflow_conn_id = mlflow_conn_id
+
+    @cached_property
+    def hook(self) -> MlflowHook:
+        return MlflowHook(self.mlflow_conn_id)
+
+    def choose_branch(self, context: Context) -> str | list[str] | None:
+        with translated_errors():
+            rules = self._rules()
+            stops = rendered.truth("evaluate_only", self.evaluate_only) or _is_backfill(context)
+            report = judge(self._evaluation(), rules)
+            self.log.info("Gate of model %s:\n%s", self.model, report.as_text())
+            verdict = self._record(report)
+            if not stops:
+                self._move_challenger(report)
+        context["ti"].xcom_push(key=XCOM_VERDICT, value=verdict)
+        if stops:
+            self.log.info("This run stops before the release (a backfill, or evaluate_only).")
+            return self.follow_stop
+        return self.follow_promote if report.verdict == PROMOTE else self.follow_reject
+
+    def _rules(self) -> GateRules:
+        return GateRules(
+            min_auc=rendered.number("min_auc", self.min_auc),
+            non_inferiority_margin=rendered.number("non_inferiority_margin", self.non_inferiority_margin),
+            confidence=rendered.number("confidence", self.confidence),
+            min_rows=rendered.whole_number("min_rows", self.min_rows),
+            samples=rendered.whole_number("samples", self.samples),
+        )
+
+    def _evaluation(self) -> evaluation.Evaluation:
+        run = self.hook.run(rendered.required("evaluation_run_id", self.evaluation_run_id))
+        self.mlflow_run_url = self.hook.run_url(run)
+        champion = rendered.optional(self.champion)
+        with tempfile.TemporaryDirectory() as folder:
+            metrics, predictions = (
+                self.hook.download(self.evaluation_run_id, file, Path(folder))
+                for file in (evaluation.METRICS_FILE, evaluation.PREDICTIONS_FILE)
+            )
+            of_candidate, of_champion = evaluation.read_metrics(metrics)
+            rows = evaluation.read_predictions(predictions)
+        return evaluation.Evaluation(
+            run_id=self.evaluation_run_id,
+            completed=evaluation.is_completed(run, run.data.tags.get(TAG_COMPLETED)),
+            candidate=self._judged(rendered.required("candidate", self.candidate), of_candidate),
+            champion=self._judged(champion, of_champion) if champion else None,
+            predictions=rows,
+            measured_champion=of_champion.get("version"),
+        )
+
+    def _judged(self, version: str, measured: Mapping[str, Any]) -> evaluation.JudgedVersion:
+        info = self.hook.registry().version(self.model, version)
+        return evaluation.judged_version(info, self.hook.run(info.run_id), measured)
+
+    def _record(self, report: GateReport) -> dict[str, Any]:
+        """Keep report and verdict in MLflow; the verdict tag comes last, because it is what others look for."""
+        uri = f"runs:/{self.evaluation_run_id}/{REPORT_FILE}"
+        self.hook.log_json(self.evaluation_run_id, REPORT_FILE, {"model": self.model, **report.as_dict()})
+        tags = {
+            TAG_GATE_CHAMPION: report.champion or NO_VERSION,
+            TAG_GATE_REPORT: uri,
+            TAG_GATE_VERDICT: report.verdict,
+        }
+        self.hook.registry().set_tags(self.model, report.candidate, tags)
+        return {
+            "model": self.model,
+            "verdict": report.verdict,
+            "reasons": list(report.reasons),
+            "candidate": report.candidate,
+            "champion": report.champion,
+            "metrics": dict(report.numbers),
+            "report": uri,
+            "run_url": self.mlflow_run_url,
+        }
+
+    def _move_challenger(self, report: GateReport) -> None:
+        registry = self.hook.registry()
+        if report.verdict == PROMOTE:
+            registry.set_alias(self.model, self.challenger, report.candidate)
+        elif registry.alias(self.model, self.challenger) == report.candidate:
+            registry.delete_alias(self.model, self.challenger)
+
+
+def _is_backfill(context: Context) -> bool:
+    run_type = context["dag_run"].run_type
+    return str(getattr(run_type, "value", run_type)) == "backfill"

@@ -1,0 +1,1 @@
+"""Whether a candidate may be promoted (gate), where versions live (registry), what was released (ledger)."""

@@ -1,0 +1,115 @@
+"""What can be wrong with an evaluation, before quality is even a question. Each function yields its objections.
+
+Where a function gets ``numbers``, it adds what it computed, for the report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from airflow_provider_ragops.promotion.evaluation import Evaluation, JudgedVersion, Predictions
+from airflow_provider_ragops.promotion.ranking import auc
+
+_METRICS = ("auc", "log_loss", "brier")
+_AUC_TOLERANCE = 1e-4  # predictions may be stored with less precision than they were measured with
+
+
+def incomplete(evaluation: Evaluation) -> Iterator[str]:
+    if not evaluation.completed:
+        yield f"Evaluation run {evaluation.run_id} is not FINISHED with a completion marker."
+    if evaluation.predictions is None:
+        yield f"Evaluation run {evaluation.run_id} left no readable predictions."
+
+
+def without_proof(candidate: JudgedVersion) -> Iterator[str]:
+    if not candidate.completed:
+        yield f"Version {candidate.version} has no completion marker of a FINISHED training run."
+    if candidate.quarantined:
+        yield f"Version {candidate.version} is quarantined: {candidate.quarantined}"
+    yield from mismeasured(candidate)
+
+
+def mismeasured(version: JudgedVersion) -> Iterator[str]:
+    """The evaluation must be about this very version and the split that it was trained with."""
+    measured = version.measured
+    if str(measured.get("version")) != version.version:
+        yield f"The evaluation measured version {measured.get('version')}, not version {version.version}."
+    if not version.split_id or measured.get("split_id") != version.split_id:
+        yield (
+            f"Version {version.version} was trained with split {version.split_id}, "
+            f"but measured with split {measured.get('split_id')}."
+        )
+
+
+def too_little(rows: Predictions, min_rows: int, numbers: dict[str, float]) -> Iterator[str]:
+    import numpy as np
+
+    total, positives = len(rows.labels), int((rows.labels == 1).sum())
+    numbers.update(rows=total, users=len(np.unique(rows.users)), positives=positives)
+    if total < min_rows:
+        yield f"{total} held-out rows; at least {min_rows} are needed."
+    if unknown := total - positives - int((rows.labels == 0).sum()):
+        yield f"{unknown} of {total} labels are neither 0 nor 1."
+    elif total and positives in (0, total):
+        yield f"All {total} labels are {int(positives > 0)}: with a single class no AUC exists."
+
+
+def unmeasured(candidate: JudgedVersion, rows: Predictions) -> Iterator[str]:
+    for name in _METRICS:
+        if not math.isfinite(candidate.metric(name)):
+            yield f"Metric {name} of version {candidate.version} is {candidate.measured.get(name)}, not a number."
+    if bad := not_finite(rows.candidate):
+        yield f"Version {candidate.version} gave no number for {bad} of {len(rows.labels)} rows."
+
+
+def not_comparable(evaluation: Evaluation, rows: Predictions) -> Iterator[str]:
+    candidate, champion = evaluation.candidate, evaluation.champion
+    if champion is None:
+        if evaluation.measured_champion:
+            yield f"The evaluation measured champion {evaluation.measured_champion}, but the gate was told of none."
+        return
+    if champion.split_id != candidate.split_id:
+        yield (
+            f"Champion {champion.version} was trained with split {champion.split_id}, version "
+            f"{candidate.version} with {candidate.split_id}: the champion may have seen the held-out rows."
+        )
+        return
+    yield from mismeasured(champion)
+    if not math.isfinite(champion.metric("auc")):
+        yield f"Metric auc of champion {champion.version} is {champion.measured.get('auc')}, not a number."
+    if bad := not_finite(rows.champion):
+        yield f"Champion {champion.version} gave no number for {bad} of {len(rows.labels)} rows."
+
+
+def contradicted(
+    candidate: JudgedVersion, champion: JudgedVersion | None, rows: Predictions, numbers: dict[str, float]
+) -> Iterator[str]:
+    """What was reported must follow from the rows: a gate that believes a number can be told any number."""
+    yield from _contradicted(candidate, rows.labels, rows.candidate, numbers, "candidate_auc")
+    if champion:
+        yield from _contradicted(champion, rows.labels, rows.champion, numbers, "champion_auc")
+
+
+def _contradicted(
+    version: JudgedVersion, labels: Any, scores: Any, numbers: dict[str, float], name: str
+) -> Iterator[str]:
+    seen = numbers[name] = auc(labels, scores)
+    if abs(seen - version.metric("auc")) > _AUC_TOLERANCE:
+        yield (
+            f"AUC of version {version.version} was reported as {version.metric('auc'):.4f}, "
+            f"but its {len(labels)} predictions give {seen:.4f}."
+        )
+    if version.metric("rows") != len(labels):
+        yield (
+            f"Version {version.version} was measured on {version.measured.get('rows')} rows, "
+            f"but {len(labels)} predictions were kept."
+        )
+
+
+def not_finite(values: Any) -> int:
+    """How many values are NaN or infinite."""
+    import numpy as np
+
+    return int((~np.isfinite(values)).sum())

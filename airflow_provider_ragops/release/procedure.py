@@ -1,0 +1,211 @@
+"""The release of one version to one serving target: seal, reconcile, check, roll, verify, promote, clean up.
+
+One process does it all while it holds the lock. Each step reads the world, decides, and makes one effect; whatever
+happens between two effects, the record says where to go on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from typing import Any
+
+from airflow_provider_ragops.contract import (
+    TAG_GATE_REPORT,
+    TAG_PARTITION,
+    TAG_QUARANTINED,
+    TAG_RELEASE_ID,
+    ServingTarget,
+)
+from airflow_provider_ragops.exceptions import (
+    RagopsError,
+    RegistryError,
+    ReleaseRefusedError,
+    RolloutFailedError,
+    TargetError,
+)
+from airflow_provider_ragops.promotion.ledger import Ledger, LedgerEntry
+from airflow_provider_ragops.promotion.registry import ModelRegistry, VersionInfo
+from airflow_provider_ragops.release.checks import require_releasable
+from airflow_provider_ragops.release.fence import Fence
+from airflow_provider_ragops.release.reconcile import Need, decide
+from airflow_provider_ragops.release.record import Phase, ReleaseRecord
+from airflow_provider_ragops.release.rollback import undo
+from airflow_provider_ragops.release.verify import Verification
+from airflow_provider_ragops.rollout.status import State, version_of
+from airflow_provider_ragops.rollout.updater import Updater
+
+log = logging.getLogger(__name__)
+Json = dict[str, Any]
+
+# Reading the world, acting on it and reading again ends at the latest after one undo, one alias and one look.
+_ROUNDS = 4
+
+
+@dataclass(frozen=True)
+class ReleaseRequest:
+    """:param release_id: the same for every try of one task instance, so that a retry is the same release."""
+
+    version: str
+    release_id: str
+    actor: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class ReleaseOutcome:
+    """``changed`` is False where the version was already the served champion."""
+
+    version: str
+    previous: str
+    token: int
+    release_id: str
+    changed: bool
+
+
+@dataclass
+class Release:
+    """One release's collaborators.
+
+    :param guard: called before each effect with the seconds that must be left of the hold; raises
+        ``LockLostError`` or the task's own stop.
+    :param timeout: seconds for a rollout, and again for an undo.
+    :param clean: removes what no version needs any more, given the versions to keep; None where nothing is shared.
+    """
+
+    target: ServingTarget
+    updater: Updater
+    registry: ModelRegistry
+    ledger: Ledger
+    guard: Callable[[float], None]
+    timeout: float = 900.0
+    clean: Callable[[set[str]], None] | None = None
+    now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
+    fence: Fence = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.fence = Fence(self.updater, self.target, lambda: self.guard(2.0))
+
+    def run(self, request: ReleaseRequest, lock_token: int) -> ReleaseOutcome:
+        """Release ``request.version``.
+
+        :raises ReleaseRefusedError: a check said no, or a person changed the target; nothing was touched.
+        :raises RolloutFailedError: the version did not come up or answered badly; the target was set back.
+        :raises FencedOutError: a newer release went on without this one.
+        """
+        _, record = self.fence.seal(lock_token)
+        record, resuming = self._reconcile(record, request)
+        if record.phase is Phase.DONE and record.to_version == request.version:
+            log.info("version %s is already the served champion of %s", request.version, self.target.slug)
+            return ReleaseOutcome(request.version, record.from_version, self.fence.token, record.release_id, False)
+        candidate = self.registry.version(self.target.model, request.version)
+        if not resuming:
+            require_releasable(candidate, record)
+        example = self.registry.input_example(self.target.model, request.version)
+        verification = Verification(self.updater, self.target, self.guard)
+        verification.measure_before(record.to_version, example)
+        if not resuming:
+            self._open(request, record, candidate)
+            record = record.rolling(request.release_id, request.version)
+        written = self.fence.write(record, request.version)
+        fault = self._roll(written, request.version, example) or verification.fault(request.version, example)
+        if fault:
+            self._undo(record, fault)
+        record = record.with_phase(Phase.VERIFIED)
+        self.fence.write(record)
+        self._promote(record, candidate)
+        self._clean(record)
+        return ReleaseOutcome(request.version, record.from_version, self.fence.token, record.release_id, True)
+
+    def _reconcile(self, record: ReleaseRecord, request: ReleaseRequest) -> tuple[ReleaseRecord, bool]:
+        """Bring the world to where a release may start; True when the wanted one is to be resumed."""
+        for _ in range(_ROUNDS):
+            template = version_of(self.updater.read()["spec"]["template"], self.target.container)
+            # Where pods are on the way the alias does not matter, and MLflow may be what is down.
+            moving = record.phase in (Phase.ROLLING, Phase.UNDOING)
+            alias = "" if moving else self.registry.alias(self.target.model, self.target.champion) or ""
+            decision = decide(record, template, alias, request.version)
+            log.info("reconcile: %s: %s", decision.need, decision.reason)
+            if decision.need is Need.NOTHING:
+                self._close_stale(request)
+                return record, False
+            if decision.need is Need.RESUME:
+                return record, True
+            if decision.need is Need.REFUSE:
+                raise ReleaseRefusedError(
+                    f"release of version {request.version} to {self.target.slug}", expected="the target as we left it",
+                    seen=decision.reason, action="Nothing was touched. Set it back, or adopt it by a reconcile.",
+                )
+            if decision.need is Need.UNDO:
+                record = self._interrupted(record, decision.reason)
+            else:
+                record = self._promote(record, self.registry.version(self.target.model, record.to_version))
+        raise TargetError(
+            f"Deployment {self.target.slug}", expected=f"a whole world after {_ROUNDS} rounds of reconcile",
+            seen=decision.reason, action="Look at the release record and the alias.",
+        )
+
+    def _close_stale(self, request: ReleaseRequest) -> None:
+        """Entries of releases that ended between opening the ledger and touching the target."""
+        for entry in self.ledger.open_entries(self.target.slug):
+            if entry.release_id != request.release_id:
+                self.ledger.close(entry.release_id, "aborted", "it ended before it touched the target")
+
+    def _interrupted(self, record: ReleaseRecord, reason: str) -> ReleaseRecord:
+        undone = undo(record, reason, self.fence, self.updater, timeout=self.timeout, guard=lambda: self.guard(2.0))
+        self.ledger.close(undone.release_id, "undone", reason)
+        return undone
+
+    def _open(self, request: ReleaseRequest, record: ReleaseRecord, candidate: VersionInfo) -> None:
+        self.ledger.open(LedgerEntry(
+            release_id=request.release_id, target=self.target.slug, model=self.target.model,
+            from_version=record.to_version or None, to_version=request.version, token=self.fence.token,
+            actor=request.actor, reason=request.reason, gate_report=candidate.tags.get(TAG_GATE_REPORT, ""),
+            opened_at=self.now(),
+        ))
+
+    def _roll(self, written: Json, version: str, example: Json) -> str:
+        progress = self.updater.wait(written, version, example, self.timeout, lambda: self.guard(0.0))
+        return "" if progress.state is State.DONE else progress.reason
+
+    def _undo(self, record: ReleaseRecord, fault: str) -> None:
+        bad = record.to_version
+        undone = undo(record, fault, self.fence, self.updater, timeout=self.timeout, guard=lambda: self.guard(2.0))
+        afterwards = ""
+        try:
+            self.registry.set_tags(self.target.model, bad, {TAG_QUARANTINED: fault[:500]})
+            self.ledger.close(undone.release_id, "undone", fault)
+        except RagopsError as error:
+            # The pods are back, which is what counts; say that the books lag instead of hiding the fault.
+            log.exception("the undo stands, but MLflow was not told")
+            afterwards = f" MLflow was not told: {error}"
+        raise RolloutFailedError(
+            f"release of version {bad} to {self.target.slug}", expected="every pod to serve it and answer",
+            seen=fault,
+            action=f"Version {undone.to_version or 'none'} is serving again; {bad} is quarantined.{afterwards}",
+        )
+
+    def _promote(self, record: ReleaseRecord, candidate: VersionInfo) -> ReleaseRecord:
+        """Move the alias, close the ledger, and only then say ``done``; safe to repeat."""
+        model, version = self.target.model, record.to_version
+        self.guard(10.0)
+        self.registry.set_alias(model, self.target.champion, version)
+        self.registry.set_tags(model, version, {TAG_RELEASE_ID: record.release_id})
+        self.ledger.close(record.release_id, "released", f"served by {self.target.slug} and verified")
+        found = self.registry.alias(model, self.target.champion)
+        if found != version:
+            raise RegistryError(
+                f"alias {self.target.champion!r} of model {model}", expected=f"version {version}, just written",
+                seen=f"version {found or 'none'}", action="Someone else moved it meanwhile; find out who.",
+            )
+        done = record.with_phase(Phase.DONE, candidate.tags.get(TAG_PARTITION, ""))
+        self.fence.write(done)
+        log.info("version %s is champion of %s", version, self.target.slug)
+        return done
+
+    def _clean(self, record: ReleaseRecord) -> None:
+        if self.clean is not None:
+            self.guard(5.0)
+            self.clean({record.to_version, record.from_version, record.last_good} - {""})

@@ -1,0 +1,90 @@
+"""The release record: one JSON annotation on the Deployment. It is the truth; alias and ledger are derived."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from enum import StrEnum
+from typing import Any
+
+from airflow_provider_ragops.contract import ANNOTATION_RELEASE
+from airflow_provider_ragops.exceptions import TargetError
+
+SCHEMA = 1
+
+
+class Phase(StrEnum):
+    """Where a release stands. Every phase but ``DONE`` and ``UNDONE`` is resumed by whoever comes next."""
+
+    ROLLING = "rolling"  # MODEL_VERSION was written, pods are changing
+    VERIFIED = "verified"  # every pod serves ``to``; the alias may still lag
+    DONE = "done"  # alias and ledger follow
+    UNDOING = "undoing"  # MODEL_VERSION was set back, pods are changing
+    UNDONE = "undone"  # every pod serves ``to``, which is the last good version again
+
+
+@dataclass(frozen=True)
+class ReleaseRecord:
+    """What is, or was last, released to a target.
+
+    ``token`` only grows. ``to_version`` is what the template names, ``from_version`` what it named before;
+    ``last_good`` is what an undo goes back to (``""``: to no version). ``newest_partition`` is the newest ever
+    released, so that a late run can't replace a newer model. ``hold`` stops automatic releases and says why.
+    """
+
+    model: str
+    token: int = 0
+    release_id: str = ""
+    from_version: str = ""
+    to_version: str = ""
+    last_good: str = ""
+    newest_partition: str = ""
+    phase: Phase = Phase.DONE
+    hold: str = ""
+    schema: int = SCHEMA
+
+    def sealed(self, token: int) -> ReleaseRecord:
+        return replace(self, token=token)
+
+    def rolling(self, release_id: str, version: str) -> ReleaseRecord:
+        return replace(
+            self, release_id=release_id, from_version=self.to_version, to_version=version,
+            last_good=self.to_version, phase=Phase.ROLLING,
+        )
+
+    def undoing(self) -> ReleaseRecord:
+        return replace(self, from_version=self.to_version, to_version=self.last_good, phase=Phase.UNDOING)
+
+    def with_phase(self, phase: Phase, newest_partition: str = "") -> ReleaseRecord:
+        return replace(self, phase=phase, newest_partition=max(self.newest_partition, newest_partition))
+
+    def dump(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def read_record(deployment: dict[str, Any], model: str, subject: str) -> ReleaseRecord | None:
+    """The Deployment's record; ``None`` where nothing was ever released to it.
+
+    :raises TargetError: when the annotation is no record of a known schema, or belongs to another model.
+    """
+    text = (deployment["metadata"].get("annotations") or {}).get(ANNOTATION_RELEASE)
+    if text is None:
+        return None
+    try:
+        found = json.loads(text)
+        values = {field.name: found[field.name] for field in fields(ReleaseRecord)}
+        record = ReleaseRecord(**{**values, "phase": Phase(values["phase"]), "token": int(values["token"])})
+    except (ValueError, KeyError, TypeError) as error:
+        raise _broken(subject, f"a release record of schema {SCHEMA}", repr(text[:300])) from error
+    if record.schema != SCHEMA:
+        raise _broken(subject, f"a release record of schema {SCHEMA}", f"schema {record.schema}")
+    if record.model != model:
+        raise _broken(subject, f"a target of model {model!r}", f"model {record.model!r}")
+    return record
+
+
+def _broken(subject: str, expected: str, seen: str) -> TargetError:
+    return TargetError(
+        f"release record of {subject}", expected=expected, seen=seen,
+        action=f"Nothing was changed. Find out who wrote the annotation {ANNOTATION_RELEASE}.",
+    )

@@ -1,0 +1,43 @@
+"""Back to the last good version, as one unit: MODEL_VERSION and the record in one write, then the pods.
+
+Needs no MLflow until the pods are back: a rollback must work while the registry is down.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from airflow_provider_ragops.exceptions import TargetError
+from airflow_provider_ragops.release.fence import Fence
+from airflow_provider_ragops.release.record import Phase, ReleaseRecord
+from airflow_provider_ragops.rollout.status import State
+from airflow_provider_ragops.rollout.updater import Updater
+
+log = logging.getLogger(__name__)
+
+
+def undo(
+    record: ReleaseRecord, reason: str, fence: Fence, updater: Updater, *,
+    timeout: float, guard: Callable[[], None],
+) -> ReleaseRecord:
+    """Set the target back and wait until every pod serves the last good version (or none, before a first release).
+
+    :returns: the record in phase ``undone``.
+    :raises TargetError: when the old version does not come back within ``timeout`` seconds; the record stays in
+        phase ``undoing`` and the next try resumes.
+    """
+    back = record if record.phase is Phase.UNDOING else record.undoing()
+    log.warning("undo: back to version %s, because: %s", back.to_version or "none", reason)
+    written = fence.write(back, back.to_version)
+    # Asked for the version only: the example to send lies in MLflow.
+    progress = updater.wait(written, back.to_version, None, timeout, guard)
+    if progress.state is not State.DONE:
+        raise TargetError(
+            f"undo to version {back.to_version or 'none'}", expected=f"its pods to be back within {timeout:g} s",
+            seen=progress.reason,
+            action="The record says 'undoing': the next release resumes it; look at the pods' events.",
+        )
+    undone = back.with_phase(Phase.UNDONE)
+    fence.write(undone)
+    return undone

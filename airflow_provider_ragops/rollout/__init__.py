@@ -1,0 +1,1 @@
+"""Rolling update of a Deployment: plan (data), status (pure), updater (effects)."""

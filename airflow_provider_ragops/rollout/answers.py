@@ -1,0 +1,72 @@
+"""What a serving process says when asked: which version it serves, and a real answer."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One pod's (or the Service's) answer; ``fault`` is empty for a good one.
+
+    ``unheard`` marks a fault of the way there, not of the pod: the API server's proxy could not reach it.
+    """
+
+    source: str
+    version: str
+    fault: str = ""
+    seconds: float = 0.0
+    body: str = ""
+    unheard: bool = False
+
+
+def unheard(status: int, body: str) -> bool:
+    """Whether the API server itself answered, because it could not reach the pod."""
+    return status in (0, 502, 503, 504) and '"kind":"Status"' in body.replace(" ", "")
+
+
+def judge_health(source: str, status: int, body: str, version: str) -> Answer:
+    """Read ``/health?model_version=N``: good only where exactly that version is loaded."""
+    if unheard(status, body):
+        return Answer(source, "", f"not reached: {status} {body[:200]}", unheard=True)
+    try:
+        loaded = str(json.loads(body).get("model_version", ""))
+    except (ValueError, AttributeError):
+        return Answer(source, "", f"/health answered {status} and no JSON: {body[:120]!r}")
+    if status != 200:
+        return Answer(source, loaded, f"/health answered {status}: {body[:200]}")
+    if loaded != version:
+        return Answer(source, loaded, f"it serves version {loaded!r}, not {version!r}")
+    return Answer(source, loaded)
+
+
+def judge_prediction(source: str, status: int, body: str, version: str, seconds: float) -> Answer:
+    """Read the answer of ``/invocations``: non-empty, finite, and by the version that was asked for."""
+    if unheard(status, body):
+        return Answer(source, "", f"not reached: {status} {body[:200]}", unheard=True)
+    try:
+        found = json.loads(body)
+        served = str(found["metadata"]["model_version"])
+        predictions = found["predictions"]
+    except (ValueError, KeyError, TypeError):
+        return Answer(source, "", f"/invocations answered {status} without predictions: {body[:200]!r}")
+    if status != 200:
+        return Answer(source, served, f"/invocations answered {status}: {body[:200]}")
+    if served != version:
+        return Answer(source, served, f"/invocations was answered by version {served!r}, not {version!r}")
+    if not predictions or _bad_number(predictions):
+        return Answer(source, served, f"/invocations gave no usable prediction: {body[:200]}")
+    return Answer(source, served, seconds=seconds, body=body)
+
+
+def _bad_number(value: Any) -> bool:
+    """A missing or non-finite number anywhere; ``inf`` and ``nan`` reach us as numbers or as ``null``."""
+    if isinstance(value, dict):
+        return any(_bad_number(item) for item in value.values())
+    if isinstance(value, list):
+        return any(_bad_number(item) for item in value)
+    return value is None or (isinstance(value, float) and not -float("inf") < value < float("inf"))

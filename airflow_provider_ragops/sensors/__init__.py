@@ -1,0 +1,1 @@
+"""Sensors: wait for something outside, in every mode with the same result."""

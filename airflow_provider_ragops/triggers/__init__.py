@@ -1,0 +1,1 @@
+"""Triggers: the asynchronous halves of our sensors; never hold a lock."""

@@ -1,0 +1,1 @@
+"""A contract against data, and a capped, JSON-safe report."""

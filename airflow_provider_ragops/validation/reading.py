@@ -1,0 +1,65 @@
+"""Reads one partition as it is, without repairing anything."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_ragops.contract import PARTITION_MARKER, PARTITION_PATTERN, Partition, day_folder
+from airflow_provider_ragops.exceptions import DataError, MissingExtraError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from fsspec import AbstractFileSystem
+
+
+def read_partition(
+    fs: AbstractFileSystem, root: str, partition: Partition, pattern: str = PARTITION_PATTERN
+) -> pd.DataFrame:
+    """Read the rows of all days of the partition.
+
+    :raises DataError: when a day lacks its files or marker, a file is no Parquet, or there are no rows.
+    """
+    try:
+        import pandas as pd
+    except ImportError as error:
+        raise MissingExtraError.of("reading a partition", "pandas", "pandera") from error
+    frames = [_read_file(fs, path) for path in _files(fs, root, partition, pattern)]
+    frame = pd.concat(frames, ignore_index=True)
+    if frame.empty:
+        raise _partition_error(partition, root, "at least one row", f"{len(frames)} files without a row")
+    return frame
+
+
+def _files(fs: AbstractFileSystem, root: str, partition: Partition, pattern: str) -> list[str]:
+    fs.invalidate_cache()
+    found: list[str] = []
+    for day in partition.days:
+        folder = f"{root}/{day_folder(day)}"
+        files = sorted(fs.glob(f"{folder}/{pattern}"))
+        if not files or not fs.exists(f"{folder}/{PARTITION_MARKER}"):
+            lack = PARTITION_MARKER if files else f"files {pattern}"
+            raise _partition_error(partition, root, f"{pattern} and {PARTITION_MARKER}", f"no {lack} in {folder}")
+        found += files
+    return found
+
+
+def _read_file(fs: AbstractFileSystem, path: str) -> pd.DataFrame:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    try:
+        with fs.open(path, "rb") as stream:
+            # One file, not a data set: the folder name date=… must not become a column.
+            return parquet.ParquetFile(stream).read().to_pandas()
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"file {path}", expected="a Parquet file", seen=str(error),
+            action="Write the partition again; the marker must come last.",
+        ) from error
+
+
+def _partition_error(partition: Partition, root: str, expected: str, seen: str) -> DataError:
+    return DataError(
+        f"partition {partition.key} in {root}", expected=expected, seen=seen,
+        action="Write the partition's files, then its marker, and clear this task.",
+    )

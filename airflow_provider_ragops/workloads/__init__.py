@@ -1,0 +1,1 @@
+"""Code that runs in our images, where Airflow is not installed."""

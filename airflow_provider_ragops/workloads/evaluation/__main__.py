@@ -1,0 +1,20 @@
+"""``python -m airflow_provider_ragops.workloads.evaluation``: see ``--help``."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from airflow_provider_ragops.workloads import process
+from airflow_provider_ragops.workloads.environment import WorkloadEnvironment
+from airflow_provider_ragops.workloads.evaluation import arguments
+from airflow_provider_ragops.workloads.evaluation.procedure import evaluate
+
+
+def main() -> int:
+    given = arguments.parse()
+    return process.exit_code("evaluation", lambda: evaluate(given, WorkloadEnvironment.read(os.environ)))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

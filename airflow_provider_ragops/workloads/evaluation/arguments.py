@@ -1,0 +1,53 @@
+"""The command line of the evaluation pod."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from airflow_provider_ragops.contract import NO_VERSION
+from airflow_provider_ragops.workloads.training.arguments import partition_key, text_value
+
+
+@dataclass(frozen=True)
+class EvaluationArguments:
+    """Two pinned versions of one model and the training set whose held-out rows they score."""
+
+    model: str
+    candidate: str
+    champion: str | None
+    data_uri: str
+    data_digest: str
+    partition: str
+
+
+def parse(argv: Sequence[str] | None = None) -> EvaluationArguments:
+    """Read the command line; argparse prints what is wrong and exits with 2."""
+    parser = argparse.ArgumentParser(
+        "airflow_provider_ragops.workloads.evaluation", description=__doc__, allow_abbrev=False
+    )
+    for flag, kind, text in (
+        ("--model", text_value, "registered model"),
+        ("--candidate", version, "version number"),
+        ("--champion", version_or_none, f"version number, or {NO_VERSION}"),
+        ("--data", text_value, "MLflow artifact URI of the training set (parquet)"),
+        ("--data-digest", text_value, "digest of that file (contract.file_digest)"),
+        ("--partition", partition_key, "YYYY-MM-DD or YYYY-MM-DD_YYYY-MM-DD"),
+    ):
+        parser.add_argument(flag, type=kind, required=True, help=text)
+    given = parser.parse_args(argv)
+    champion = None if given.champion == NO_VERSION else given.champion
+    return EvaluationArguments(
+        given.model, given.candidate, champion, given.data, given.data_digest, given.partition
+    )
+
+
+def version(text: str) -> str:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"expected the number of a version (an alias moves), saw {text!r}")
+    return text
+
+
+def version_or_none(text: str) -> str:
+    return text if text == NO_VERSION else version(text)

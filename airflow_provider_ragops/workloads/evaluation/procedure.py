@@ -1,0 +1,129 @@
+"""The steps of an evaluation: load, score both versions, keep predictions and metrics, completion marker."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from airflow_provider_ragops import contract
+from airflow_provider_ragops.exceptions import DataError, RegistryError
+from airflow_provider_ragops.workloads import recording, training_set
+from airflow_provider_ragops.workloads.environment import WorkloadEnvironment
+from airflow_provider_ragops.workloads.evaluation import scoring
+from airflow_provider_ragops.workloads.evaluation.arguments import EvaluationArguments
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from mlflow import MlflowClient
+
+    from airflow_provider_ragops.workloads.evaluation.scoring import VersionMetrics
+    from airflow_provider_ragops.workloads.metrics import Floats
+    from airflow_provider_ragops.workloads.training_set import TrainingSet
+
+log = logging.getLogger(__name__)
+
+PREDICTIONS = "predictions.parquet"
+METRICS = "metrics.json"
+
+
+def evaluate(arguments: EvaluationArguments, environment: WorkloadEnvironment) -> str:
+    """Evaluate in a new run beside the candidate's training run; returns the run id.
+
+    :raises UnreachableError: when MLflow does not answer.
+    :raises RegistryError: when the candidate does not exist.
+    :raises DataError: when the training set is not the one asked for, or the candidate can't score it.
+    """
+    client = recording.connect(environment.tracking_uri)
+    run_id = _start(client, arguments, environment)
+    with recording.failed_on_error(client, run_id):
+        with tempfile.TemporaryDirectory() as folder:
+            data = training_set.fetch(arguments.data_uri, arguments.data_digest, arguments.model, Path(folder))
+        _keep(client, run_id, *_score(client, arguments, data))
+        client.set_tag(run_id, contract.TAG_COMPLETED, environment.attempt)
+        client.set_terminated(run_id, recording.FINISHED)
+    log.info("evaluation of %s version %s is complete (run %s)", arguments.model, arguments.candidate, run_id)
+    return run_id
+
+
+def _start(client: MlflowClient, arguments: EvaluationArguments, environment: WorkloadEnvironment) -> str:
+    tags = {
+        contract.TAG_KIND: "evaluation",
+        contract.TAG_PARTITION: arguments.partition,
+        contract.TAG_DATA_DIGEST: arguments.data_digest,
+        contract.TAG_CANDIDATE: arguments.candidate,
+        contract.TAG_GATE_CHAMPION: arguments.champion or contract.NO_VERSION,
+        contract.TAG_ATTEMPT: environment.attempt,
+        contract.TAG_IMAGE: environment.image,
+    }
+    experiment = _experiment_of(client, arguments.model, arguments.candidate)
+    run = client.create_run(experiment, tags=tags, run_name=f"evaluation of version {arguments.candidate}")
+    return str(run.info.run_id)
+
+
+def _experiment_of(client: MlflowClient, model: str, version: str) -> str:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        run_id = client.get_model_version(model, version).run_id
+        return str(client.get_run(run_id).info.experiment_id)
+    except MlflowException as error:
+        raise RegistryError(
+            f"{model} version {version}", expected="a registered version with its training run",
+            seen=str(error)[:300], action="Train the candidate first.",
+        ) from error
+
+
+def _score(
+    client: MlflowClient, arguments: EvaluationArguments, data: TrainingSet
+) -> tuple[pd.DataFrame, dict[str, Any]]:
+    candidate = scoring.score(
+        scoring.load(arguments.model, arguments.candidate), data,
+        model=arguments.model, version=arguments.candidate,
+    )
+    champion, champion_metrics = _score_champion(client, arguments, data)
+    rows = data.held_out
+    predictions = rows[[contract.COLUMN_ENTITY, contract.COLUMN_TIME]].assign(
+        label=rows[contract.COLUMN_LABEL], candidate=candidate, champion=champion
+    )
+    return predictions, {
+        "candidate": scoring.judge(client, arguments.model, arguments.candidate, data, candidate),
+        "champion": champion_metrics,
+        "data_digest": arguments.data_digest,
+        "partition": arguments.partition,
+    }
+
+
+def _score_champion(
+    client: MlflowClient, arguments: EvaluationArguments, data: TrainingSet
+) -> tuple[Floats, VersionMetrics | None]:
+    """Score the champion. One that refuses these rows (it wants other features) is reported and not fatal.
+
+    Otherwise no new set of features could ever reach the gate, which decides what to make of it.
+    """
+    model, champion = arguments.model, arguments.champion
+    nothing = np.full(len(data.held_out), np.nan)
+    if champion is None:
+        return nothing, None
+    loaded = scoring.load(model, champion)
+    try:
+        scores = scoring.score(loaded, data, model=model, version=champion)
+    except DataError as error:
+        log.exception("champion version %s of %s can't score these rows", champion, model)
+        return nothing, scoring.unscored(client, model, champion, error)
+    return scores, scoring.judge(client, model, champion, data, scores)
+
+
+def _keep(client: MlflowClient, run_id: str, predictions: pd.DataFrame, found: dict[str, Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / PREDICTIONS
+        predictions.to_parquet(path, index=False)
+        client.log_artifact(run_id, str(path), contract.ARTIFACT_EVALUATION)
+    client.log_dict(run_id, found, f"{contract.ARTIFACT_EVALUATION}/{METRICS}")
+    for side in ("candidate", "champion"):
+        for name in ("auc", "log_loss", "brier"):
+            if (value := (found[side] or {}).get(name)) is not None:
+                client.log_metric(run_id, f"{side}_{name}", value)

@@ -1,0 +1,90 @@
+"""Score the held-out rows with one registered version."""
+
+from __future__ import annotations
+
+import logging
+import math
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+from airflow_provider_ragops import contract
+from airflow_provider_ragops.exceptions import DataError
+from airflow_provider_ragops.workloads import metrics
+from airflow_provider_ragops.workloads.environment import UNKNOWN
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.pyfunc import PyFuncModel
+
+    from airflow_provider_ragops.workloads.metrics import Floats
+    from airflow_provider_ragops.workloads.training_set import TrainingSet
+
+log = logging.getLogger(__name__)
+
+
+class VersionMetrics(TypedDict):
+    """One version's part of metrics.json. A metric that is undefined is null; ``error`` says why none is there."""
+
+    version: str
+    split_id: str
+    rows: int
+    auc: float | None
+    log_loss: float | None
+    brier: float | None
+    error: str | None
+
+
+def load(model: str, version: str) -> PyFuncModel:
+    """Download and load a pinned version."""
+    import mlflow
+
+    return mlflow.pyfunc.load_model(f"models:/{model}/{version}")
+
+
+def score(loaded: PyFuncModel, data: TrainingSet, *, model: str, version: str) -> Floats:
+    """Give a probability per held-out row, in their order.
+
+    :raises DataError: when the model refuses the rows, or answers with anything but a probability for each.
+    """
+    try:
+        answer = np.asarray(loaded.predict(data.held_out[list(data.features)]), dtype=np.float64).reshape(-1)
+    except Exception as error:  # whatever a model raises: predicting is local, so it is about these rows
+        raise DataError(
+            f"predictions of {model} version {version}", expected="a model that accepts the held-out rows",
+            seen=f"{type(error).__name__}: {error}"[:300], action="Compare the model's signature with the features.",
+        ) from error
+    rows = len(data.held_out)
+    if len(answer) != rows or not ((answer >= 0) & (answer <= 1)).all():
+        raise DataError(
+            f"predictions of {model} version {version}", expected=f"{rows} probabilities from 0 to 1",
+            seen=f"{len(answer)} values from {answer.min(initial=math.inf)} to {answer.max(initial=-math.inf)}",
+            action="Check what the model's predict returns.",
+        )
+    return answer
+
+
+def judge(client: MlflowClient, model: str, version: str, data: TrainingSet, scores: Floats) -> VersionMetrics:
+    """Compute a version's metrics from its scores."""
+    found = metrics.summary(data.held_out[contract.COLUMN_LABEL], scores)
+    log.info("version %s: %s", version, ", ".join(f"{name} {value:.6f}" for name, value in found.items()))
+    return VersionMetrics(
+        version=version, split_id=_split_id(client, model, version), rows=len(scores),
+        auc=_known(found["auc"]), log_loss=_known(found["log_loss"]), brier=_known(found["brier"]), error=None,
+    )
+
+
+def unscored(client: MlflowClient, model: str, version: str, error: Exception) -> VersionMetrics:
+    """Say that a version could not be scored on these rows, and why."""
+    return VersionMetrics(
+        version=version, split_id=_split_id(client, model, version), rows=0,
+        auc=None, log_loss=None, brier=None, error=f"{type(error).__name__}: {error}"[:500],
+    )
+
+
+def _split_id(client: MlflowClient, model: str, version: str) -> str:
+    return str(client.get_model_version(model, version).tags.get(contract.TAG_SPLIT_ID, UNKNOWN))
+
+
+def _known(value: float) -> float | None:
+    return None if math.isnan(value) else value

@@ -1,0 +1,1 @@
+"""Arguments, fit, evaluate, register, completion marker."""

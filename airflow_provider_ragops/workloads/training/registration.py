@@ -1,0 +1,73 @@
+"""Register a version once per registration key; the completion marker is the last write.
+
+MLflow has no idempotency key and its client sends a create again after a lost reply. So: look for the key
+first, put the key into the tags at creation, and treat a version as existing only when it is complete: its
+marker is set, its run is FINISHED, and the run carries the same marker. Incomplete versions are leftovers of
+dead attempts; everybody ignores them. Where two attempts complete at once, the lowest version counts.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from airflow_provider_ragops import contract
+from airflow_provider_ragops.workloads.recording import FINISHED
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+log = logging.getLogger(__name__)
+
+REGISTRATION_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A version and the attempt that completed it."""
+
+    version: str
+    run_id: str
+    attempt: str
+
+
+def find_completed(client: MlflowClient, model: str, key: str) -> Registered | None:
+    """Find the completed version with this registration key; the lowest where there are several."""
+    for version in _with_key(client, model, key):
+        marker = version.tags.get(contract.TAG_COMPLETED)
+        if not marker or not version.run_id:
+            continue
+        run = client.get_run(version.run_id)
+        if run.info.status == FINISHED and run.data.tags.get(contract.TAG_COMPLETED) == marker:
+            return Registered(str(version.version), str(version.run_id), marker)
+    return None
+
+
+def register(model_uri: str, model: str, tags: dict[str, str]) -> str:
+    """Create a version with its tags in one call; returns its number."""
+    import mlflow
+
+    created = mlflow.register_model(model_uri, model, await_registration_for=REGISTRATION_SECONDS, tags=tags)
+    return str(created.version)
+
+
+def complete(client: MlflowClient, model: str, own: Registered, key: str) -> Registered:
+    """Mark the version of a finished run; returns the version that counts, which may be another attempt's."""
+    if other := find_completed(client, model, key):
+        log.warning("version %s of %s was completed by attempt %s meanwhile: ours (%s) stays unmarked",
+                    other.version, model, other.attempt, own.version)
+        return other
+    client.set_model_version_tag(model, own.version, contract.TAG_COMPLETED, own.attempt)
+    first = find_completed(client, model, key) or own
+    if first.version != own.version:
+        log.warning("attempt %s completed version %s at the same time: ours (%s) is withdrawn",
+                    first.attempt, first.version, own.version)
+        client.delete_model_version_tag(model, own.version, contract.TAG_COMPLETED)
+    return first
+
+
+def _with_key(client: MlflowClient, model: str, key: str) -> list[ModelVersion]:
+    found = client.search_model_versions(f"name='{model}' AND tags.`{contract.TAG_REGISTRATION_KEY}`='{key}'")
+    return sorted(found, key=lambda version: int(version.version))

@@ -1,0 +1,25 @@
+# shellcheck shell=bash
+# Debian packages that the scripts need, installed when missing; sourced.
+
+missing_packages() {
+    local package
+    for package in "$@"; do
+        dpkg-query --show --showformat '${db:Status-Status}' "$package" 2> /dev/null | grep -qx installed \
+            || printf '%s\n' "$package"
+    done
+}
+
+install_packages() {
+    DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends "$@" > /dev/null
+}
+
+# The package lists are read anew only where they are too old, or absent.
+need_packages() {
+    local missing
+    mapfile -t missing < <(missing_packages "$@")
+    [ ${#missing[@]} -gt 0 ] || return 0
+    say "installing ${missing[*]}"
+    install_packages "${missing[@]}" 2> /dev/null && return 0
+    apt-get -qq update || say "apt-get update failed; trying with the lists at hand"
+    install_packages "${missing[@]}" || die "could not install ${missing[*]}; apt-get's words are above"
+}

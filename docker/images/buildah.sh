@@ -1,0 +1,95 @@
+# shellcheck shell=bash
+# Build with buildah, without a Docker engine, and load into the local cluster; sourced.
+
+BUILD_ROOT="$CACHE/containers"
+ROOTFS_IMAGE=localhost/ragops/rootfs:bookworm
+
+# overlay, unless this machine cannot mount one (a container on an overlay): vfs copies whole layers, but works anywhere.
+storage_driver() {
+    local probe driver=overlay
+    probe=$(mktemp -d -p "$CACHE")
+    mkdir "$probe/lower" "$probe/upper" "$probe/work" "$probe/merged"
+    mount -t overlay overlay "$probe/merged" \
+        -o "lowerdir=$probe/lower,upperdir=$probe/upper,workdir=$probe/work" 2> /dev/null || driver=vfs
+    ! mountpoint -q "$probe/merged" || umount "$probe/merged"
+    rm -r "$probe"
+    printf '%s\n' "$driver"
+}
+
+builder() {
+    buildah --root "$BUILD_ROOT-$STORAGE_DRIVER" --runroot "$BUILD_RUN" --storage-driver "$STORAGE_DRIVER" "$@"
+}
+
+prepare_builder() {
+    need_packages buildah debootstrap ca-certificates
+    mkdir -p "$CACHE" "$IMAGE_ARCHIVES"
+    STORAGE_DRIVER=$(storage_driver)
+    BUILD_RUN=/run/ragops-images
+}
+
+built() { builder images --quiet "$1" > /dev/null 2>&1; }
+
+# The base of bases: Debian 12 with its Python 3.11, made where no registry need answer.
+make_rootfs() {
+    local container root
+    ! built "$ROOTFS_IMAGE" || return 0
+    say "making $ROOTFS_IMAGE by debootstrap"
+    container=$(builder from scratch)
+    root=$(builder mount "$container")
+    debootstrap --variant minbase --include python3,python3-venv,ca-certificates bookworm "$root" \
+        "$(debian_mirror)" > "$CACHE/debootstrap.log" 2>&1 \
+        || { tail -n 20 "$CACHE/debootstrap.log" >&2; die "debootstrap failed; its words are in $CACHE/debootstrap.log"; }
+    rm -rf "$root"/var/cache/apt/archives/*.deb "$root"/var/lib/apt/lists/* "$root"/usr/share/{doc,man,locale}/*
+    builder umount "$container" > /dev/null
+    builder commit --quiet --rm "$container" "$ROOTFS_IMAGE" > /dev/null
+}
+
+# build_image NAME REFERENCE PARENT: pip inside uses this machine's settings, certificates and local wheels.
+build_image() {
+    local settings path mounts=()
+    ! built "$2" || return 0
+    say "building $2"
+    settings=$(mktemp)
+    while read -r path; do
+        [ -z "$path" ] || mounts+=(--volume "$path:$path:ro")
+    done < <(python3 docker/images/pip_settings.py "$settings")
+    builder build --isolation chroot --network host --quiet --file "docker/$1.Dockerfile" --tag "$2" \
+        --build-arg "BASE_IMAGE=$3" --build-arg "PIP_FIND_LINKS=$(find_links)" \
+        --volume /etc/ssl/certs:/etc/ssl/certs:ro --volume "$settings:/etc/pip.conf:ro" "${mounts[@]}" . \
+        > "$CACHE/image-$1.log" 2>&1 \
+        || { tail -n 30 "$CACHE/image-$1.log" >&2; die "docker/$1.Dockerfile did not build; see $CACHE/image-$1.log"; }
+    rm "$settings"
+    forget_others "$1" "$2"
+}
+
+# Keeps one build of each image, so that the cache does not grow with every edit.
+forget_others() {
+    local other
+    builder images --format '{{.Name}}:{{.Tag}}' | { grep "^localhost/ragops/$1:" || true; } | while read -r other; do
+        [ "$other" = "$2" ] || builder rmi "$other" > /dev/null
+    done
+}
+
+archive_of() { printf '%s/%s.tar\n' "$IMAGE_ARCHIVES" "$(basename "${1/:/-}")"; }
+
+make_archive() {
+    local archive
+    archive=$(archive_of "$2")
+    [ ! -e "$archive" ] || return 0
+    rm -f "$IMAGE_ARCHIVES/$1"-*.tar "$IMAGE_ARCHIVES/$1"-*.tar.part
+    builder push --quiet --disable-compression "$2" "docker-archive:$archive.part:$2"
+    mv "$archive.part" "$archive"
+}
+
+loaded() { ctr_node images list --quiet "name==$1" | grep -qxF "$1"; }
+
+load_image() {
+    ctr_node version > /dev/null 2>&1 || die "the cluster is not up: run docker/cluster/up.sh, then this again"
+    loaded "$1" || { say "loading $1"; ctr_node images import "$(archive_of "$1")" > /dev/null; }
+}
+
+# deliver NAME REFERENCE PARENT: an archive in the cache spares the build, an image in the cluster spares the import.
+deliver_local() {
+    [ -e "$(archive_of "$2")" ] || { build_image "$1" "$2" "$3"; make_archive "$1" "$2"; }
+    load_image "$2"
+}

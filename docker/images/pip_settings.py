@@ -1,0 +1,50 @@
+"""Carry this machine's pip settings into an image build: ``python3 pip_settings.py OUTPUT``.
+
+Writes a pip.conf to OUTPUT and prints the local files and directories that it names, one a line, for the build to mount.
+The file is mounted and never copied: no address or path of this machine ends up in an image.
+"""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+CARRIED = (
+    "cert", "constraint", "extra-index-url", "find-links", "index-url", "no-index", "proxy", "retries", "timeout",
+    "default-timeout", "trusted-host",
+)
+
+
+def settings() -> dict[str, str]:
+    """pip's own view of its files and environment; the environment wins."""
+    lines = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, timeout=60, check=True
+    ).stdout.splitlines()
+    found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
+    for line in lines:
+        name, _, value = line.partition("=")
+        section, _, key = name.rpartition(".")
+        if section in found and key in CARRIED:
+            found[section][key] = str(ast.literal_eval(value))
+    return found["global"] | found["install"] | found[":env:"]
+
+
+def local_path(word: str) -> Path | None:
+    parts = urlsplit(word)
+    path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(word)
+    return path if path.is_absolute() and path.exists() else None
+
+
+def main(output: str) -> None:
+    found = settings()
+    body = "".join(f"{key} = {' '.join(value.split())}\n" for key, value in sorted(found.items()))
+    Path(output).write_text(f"[global]\n{body}")
+    words = {word for value in found.values() for word in value.split()}
+    print(*sorted(str(path) for path in map(local_path, words) if path), sep="\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

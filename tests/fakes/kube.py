@@ -1,0 +1,177 @@
+"""A Kubernetes API with real write semantics: resourceVersion, 409, lost replies; and a scripted Deployment."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_ragops.exceptions import ConflictError, UnreachableError
+
+Json = dict[str, Any]
+
+
+def conflict(path: str) -> ConflictError:
+    return ConflictError(path, expected="the object as we read it", seen="409", action="Read it again.")
+
+
+def unreachable(path: str) -> UnreachableError:
+    return UnreachableError(path, expected="an answer", seen="none", action="Wait.")
+
+
+class FakeKube:
+    """Objects by path. ``before`` and ``after`` are called with (verb, path) around each applied write and may raise."""
+
+    def __init__(self) -> None:
+        self.objects: dict[str, Json] = {}
+        self.writes: list[tuple[str, str]] = []
+        self.before: Callable[[str, str], None] = lambda verb, path: None
+        self.after: Callable[[str, str], None] = lambda verb, path: None
+        self._revision = 0
+
+    def get(self, path: str) -> Json | None:
+        self.before("GET", path)
+        found = self.objects.get(path)
+        return copy.deepcopy(found)
+
+    def create(self, path: str, body: Json) -> Json:
+        self.before("POST", path)
+        full = f"{path}/{body['metadata']['name']}"
+        if full in self.objects:
+            raise conflict(full)
+        return self._store("POST", full, copy.deepcopy(body) | {})
+
+    def replace(self, path: str, body: Json) -> Json:
+        self.before("PUT", path)
+        stored = self.objects.get(path)
+        if stored is None or stored["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise conflict(path)
+        return self._store("PUT", path, copy.deepcopy(body))
+
+    def put(self, path: str, body: Json) -> None:
+        """Place an object as a stranger would."""
+        self._store("PUT", path, copy.deepcopy(body), quiet=True)
+
+    def _store(self, verb: str, path: str, body: Json, quiet: bool = False) -> Json:
+        self._revision += 1
+        body.setdefault("metadata", {})["resourceVersion"] = str(self._revision)
+        self.objects[path] = body
+        if not quiet:
+            self.writes.append((verb, path))
+            self.after(verb, path)
+        return copy.deepcopy(body)
+
+
+class FakeTier(FakeKube):
+    """A serving tier: one Deployment whose pods follow its template, one pod for each look of the rollout.
+
+    :param broken: versions whose pods answer badly, with the fault: ``crash``, ``other``, ``nan``.
+    """
+
+    def __init__(self, namespace: str = "ml-serving", name: str = "mlflow-serve", replicas: int = 2) -> None:
+        super().__init__()
+        self.path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
+        self.broken: dict[str, str] = {}
+        self.pods: list[Json] = []
+        self.asked: list[str] = []
+        self._serial = 0
+        self.put(self.path, {
+            "metadata": {"name": name, "uid": "uid-1", "generation": 1, "annotations": {"owner": "someone"}},
+            "spec": {
+                "replicas": replicas, "selector": {"matchLabels": {"app": name}},
+                "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [
+                    {"name": "sidecar", "env": []}, {"name": name, "env": [{"name": "MODEL_NAME", "value": "M"}]},
+                ]}},
+            },
+            "status": {"observedGeneration": 1},
+        })
+        self.pods = [self._pod("") for _ in range(replicas)]
+
+    @property
+    def deployment(self) -> Json:
+        return self.objects[self.path]
+
+    def version(self) -> str:
+        return _version(self.deployment["spec"]["template"])
+
+    def edit(self, version: str) -> None:
+        """Set MODEL_VERSION by hand."""
+        body = copy.deepcopy(self.deployment)
+        container = body["spec"]["template"]["spec"]["containers"][1]
+        container["env"] = [e for e in container["env"] if e["name"] != "MODEL_VERSION"]
+        container["env"].append({"name": "MODEL_VERSION", "value": version})
+        body["metadata"]["generation"] += 1
+        self.put(self.path, body)
+
+    def replace(self, path: str, body: Json) -> Json:
+        old = self.objects.get(path)
+        if path == self.path and old and old["spec"] != body["spec"]:
+            body = copy.deepcopy(body)
+            body["metadata"]["generation"] = old["metadata"]["generation"] + 1
+        return super().replace(path, body)
+
+    def list(self, path: str, selector: str) -> list[Json]:
+        assert path.endswith("/pods")
+        self._step()
+        return copy.deepcopy(self.pods)
+
+    def text(self, path: str, query: Any = None) -> str:
+        return "all quiet\n"
+
+    def proxy(self, path: str, method: str = "GET", body: Any = None, query: Any = None) -> tuple[int, str]:
+        name = path.split("/pods/")[1].split(":")[0] if "/pods/" in path else ""
+        pod = next((p for p in self.pods if p["metadata"]["name"] == name), None) or self._ready()[0]
+        version = _version(pod)
+        fault = self.broken.get(version, "")
+        served = "999" if fault == "other" else version
+        self.asked.append(pod["metadata"]["name"])
+        if path.endswith("/health"):
+            return 200, json.dumps({"status": "ready", "model_version": served})
+        prediction = None if fault == "nan" else 0.5
+        return 200, json.dumps({"predictions": [prediction], "metadata": {"model_version": served}})
+
+    def _step(self) -> None:
+        """One pod of the template's version comes, one other goes; the status follows."""
+        wanted, desired = self.version(), self.deployment["spec"]["replicas"]
+        stuck = self.broken.get(wanted) == "crash"
+        new = [p for p in self.pods if _version(p) == wanted]
+        old = [p for p in self.pods if _version(p) != wanted]
+        if len(new) < desired and not (stuck and new):
+            new.append(self._pod(wanted, crashed=stuck))
+        if old and (not stuck or not wanted):
+            old.pop()
+        self.pods = old + new
+        ready = [p for p in new if _is_ready(p)]
+        status = {
+            "observedGeneration": self.deployment["metadata"]["generation"], "replicas": len(self.pods),
+            "updatedReplicas": len(new), "availableReplicas": len(ready),
+        }
+        body = copy.deepcopy(self.deployment)
+        if body["status"] != status:
+            body["status"] = status
+            self.put(self.path, body)
+
+    def _ready(self) -> list[Json]:
+        return [p for p in self.pods if _is_ready(p)]
+
+    def _pod(self, version: str, crashed: bool = False) -> Json:
+        self._serial += 1
+        env = [{"name": "MODEL_VERSION", "value": version}] if version else []
+        status: Json = {"conditions": [{"type": "Ready", "status": "True" if version and not crashed else "False"}]}
+        if crashed:
+            waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off"}}
+            status["containerStatuses"] = [{"restartCount": 3, "state": waiting}]
+        return {
+            "metadata": {"name": f"pod-{self._serial}"}, "status": status,
+            "spec": {"containers": [{"name": "mlflow-serve", "env": env}]},
+        }
+
+
+def _is_ready(pod: Json) -> bool:
+    return bool(pod["status"]["conditions"][0]["status"] == "True")
+
+
+def _version(template: Json) -> str:
+    env = template["spec"]["containers"][-1]["env"]
+    return next((e["value"] for e in env if e["name"] == "MODEL_VERSION"), "")

@@ -1,0 +1,133 @@
+"""A real MLflow registry on SQLite, with versions of a small scikit-learn model; no server needed."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+import uvicorn
+
+from airflow_provider_ragops.contract import TAG_MODEL_DIGEST, tree_digest
+from airflow_provider_ragops.workloads.serving.app import create_app
+from airflow_provider_ragops.workloads.serving.settings import Settings
+
+MODEL = "CustomerChurnPredictor"
+
+
+@dataclass(frozen=True)
+class Registry:
+    """``files``: the artifact directory of each logged model, writable by a test that tampers."""
+
+    uri: str
+    client: Any
+    source: str
+    digest: str
+
+    def register(self, *, digest: str | None = None, source: str | None = None) -> str:
+        """A new version of the model with the right digest, another one, or none (empty text)."""
+        tag = self.digest if digest is None else digest
+        made = self.client.create_model_version(
+            MODEL, source or self.source, tags={TAG_MODEL_DIGEST: tag} if tag else {}
+        )
+        return str(made.version)
+
+
+def log_model(folder: Path, slope: float) -> tuple[str, Path]:
+    """Log ``y = slope * a + b``, pickled; returns its URI and the directory that holds its files."""
+    import mlflow
+    import pandas as pd
+    from mlflow.models import infer_signature
+    from sklearn.linear_model import LinearRegression
+
+    frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "b": [1.0, 0.0, 1.0, 0.0]})
+    fitted = LinearRegression().fit(frame, slope * frame["a"] + frame["b"])
+    info = mlflow.sklearn.log_model(
+        fitted, name="model", input_example=frame.head(2), serialization_format="pickle",
+        signature=infer_signature(frame, fitted.predict(frame)), pip_requirements=["scikit-learn"],
+    )
+    return info.model_uri, next(folder.rglob(f"{info.model_id}/artifacts"))
+
+
+@pytest.fixture(scope="session")
+def mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
+    """Address and artifact directory of a fresh store that is the current one while the tests run."""
+    import mlflow
+
+    folder = tmp_path_factory.mktemp("mlflow")
+    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
+    uri = f"sqlite:///{folder}/mlflow.db"
+    mlflow.set_tracking_uri(uri)
+    mlflow.set_registry_uri(uri)
+    mlflow.set_experiment(experiment_id=mlflow.create_experiment("serving", (folder / "artifacts").as_uri()))
+    yield uri, folder
+    mlflow.set_tracking_uri(before[0])
+    mlflow.set_registry_uri(before[1])
+
+
+@pytest.fixture(scope="session")
+def registry(mlflow_store: tuple[str, Path]) -> Registry:
+    from mlflow import MlflowClient
+
+    uri, folder = mlflow_store
+    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client.create_registered_model(MODEL)
+    source, files = log_model(folder, slope=2.0)
+    return Registry(uri, client, source, tree_digest(files))
+
+
+@pytest.fixture
+def settings(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Of a pod that serves a fresh version; the pod's environment is restored afterwards."""
+    monkeypatch.setattr(os, "environ", os.environ.copy())
+    return Settings(MODEL, registry.register(), registry.uri, tmp_path / "cache")
+
+
+@contextmanager
+def listening(app: Any) -> Iterator[httpx.Client]:
+    """The app behind a real uvicorn on a free port, and a client of it."""
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=5))
+        thread = Thread(target=server.run, args=([sock],))
+        thread.start()
+        try:
+            wait_until(lambda: server.started)
+            with httpx.Client(base_url=f"http://127.0.0.1:{sock.getsockname()[1]}", timeout=30) as client:
+                yield client
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+Serving = Callable[..., Any]
+
+
+@pytest.fixture
+def serving(settings: Settings) -> Serving:
+    """``with serving(model_version="3") as client``: a running app, asked when its loading has settled."""
+
+    @contextmanager
+    def run(*, settled: bool = True, load: Any = None, **changes: Any) -> Iterator[httpx.Client]:
+        arguments = {"load": load} if load else {}
+        with listening(create_app(replace(settings, **changes), **arguments)) as client:
+            if settled:
+                wait_until(lambda: client.get("/health").json()["status"] != "loading")
+            yield client
+
+    return run
+
+
+def wait_until(condition: Callable[[], bool], deadline: float = 30.0) -> None:
+    end = time.monotonic() + deadline
+    while not condition():
+        assert time.monotonic() < end, f"not within {deadline} s"
+        time.sleep(0.02)
