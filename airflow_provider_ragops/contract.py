@@ -85,12 +85,13 @@ COLUMN_SPLIT = "split"  # train | held_out
 COLUMN_CREATED = "created_timestamp"  # when a feature value became knowable
 
 # Layout of partitioned data: {location}/date=YYYY-MM-DD/*.parquet, and the marker once the day is complete.
+DAY_PREFIX = "date="
 PARTITION_PATTERN = "*.parquet"
 PARTITION_MARKER = "_SUCCESS"
 
 
 def day_folder(day: date) -> str:
-    return f"date={day.isoformat()}"
+    return f"{DAY_PREFIX}{day.isoformat()}"
 
 
 @dataclass(frozen=True, order=True)

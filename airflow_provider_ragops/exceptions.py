@@ -14,6 +14,7 @@
     │   ├── LeakageError                 a training row knows the future
     │   └── MaterializationError         the online store does not hold what was written (later)
     ├── TrainingError                    a training pod gave no proof of a complete model
+    │   └── WorkloadFailedError          no node, evicted, deleted, crashed           (later)
     ├── RegistryError                    MLflow answered with something impossible
     ├── LockError
     │   ├── LockHeldError                someone else holds it                       (later)
@@ -111,6 +112,12 @@ class MaterializationError(DataError):
 
 class TrainingError(RagopsError):
     """A training or evaluation pod ended without proof of a complete result."""
+
+
+class WorkloadFailedError(TrainingError):
+    """A pod failed in a way that may pass: no free GPU, evicted, deleted, crashed."""
+
+    permanent = False
 
 
 class RegistryError(RagopsError):

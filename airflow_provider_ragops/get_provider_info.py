@@ -65,11 +65,15 @@ def _feast_connection() -> dict[str, Any]:
         "hook-class-name": f"{_PACKAGE}.hooks.feast.FeastHook",
         "hook-name": "Feast",
         "ui-field-behaviour": {
-            "hidden-fields": ["port", "login", "password", "schema"],
-            "relabeling": {"host": "Feature repository"},
-            "placeholders": {"host": "/opt/airflow/dags/churn/features"},
+            "hidden-fields": ["host", "port", "login", "schema"],
+            "relabeling": {"password": "Password of Redis"},
+            "placeholders": {},
         },
-        "conn-fields": {},
+        "conn-fields": {
+            "repo": _text("Repository", "Folder of feature_store.yaml."),
+            "registry_url": _text("Registry URL", "SQLAlchemy URL; FEAST_REGISTRY_URL in the YAML.", format="password"),
+            "redis_url": _text("Redis URL", "redis:// or rediss://; FEAST_REDIS in the YAML.", format="password"),
+        },
     }
 
 

@@ -9,8 +9,7 @@ ARG PIP_FIND_LINKS=
 ENV PATH=/opt/venv/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 GIT_PYTHON_REFRESH=quiet \
     MLFLOW_DISABLE_TELEMETRY=true
 COPY docker/requirements-base.txt /opt/requirements-base.txt
-RUN python3 -m venv /opt/venv && pip install --no-cache-dir --requirement /opt/requirements-base.txt \
- && python -m compileall -q /opt/venv > /dev/null || true
+RUN python3 -m venv /opt/venv && pip install --no-cache-dir --requirement /opt/requirements-base.txt
 RUN python -c "import mlflow.pyfunc, mlflow.pytorch, pandas, pyarrow, torch" \
  && groupadd --gid 10001 ragops && useradd --uid 10001 --gid 10001 --home-dir /tmp --no-create-home ragops
 # An image built on this one that installs more says USER root first and USER 10001:10001 last.

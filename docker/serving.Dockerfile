@@ -16,9 +16,8 @@ RUN python -m compileall -q airflow_provider_ragops \
  && python -c "import airflow_provider_ragops.workloads.serving.app" \
  && ! python -c "import airflow" 2> /dev/null
 
-# HOME: MLflow and torch look for caches there. One thread per prediction: predictions run side by side.
-ENV PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/tmp OMP_NUM_THREADS=1 \
-    MLFLOW_CONFIGURE_LOGGING=false
+# One thread per prediction: predictions run side by side. MLflow's own log format would break the JSON lines.
+ENV PYTHONPATH=/app OMP_NUM_THREADS=1 MLFLOW_CONFIGURE_LOGGING=false
 USER 10001:10001
 EXPOSE 5000
 # Exec form: SIGTERM reaches the server, which then finishes the requests in flight.

@@ -28,6 +28,7 @@ from demo import data, services  # noqa: E402
 from demo import images as image_builds  # noqa: E402
 from demo.background import Background, Service  # noqa: E402
 from demo.paths import ROOT  # noqa: E402
+
 from tests.evidence import Evidence  # noqa: E402
 from tests.preparation import Preparation  # noqa: E402
 
@@ -142,5 +143,6 @@ def cdnow_wheel() -> Path:
 @pytest.fixture(scope="session")
 def airflow_db() -> Path:
     """Airflow's home with a migrated SQLite database, for tests that write runs or read connections from it."""
-    subprocess.run([Path(sys.executable).with_name("airflow"), "db", "migrate"], check=True, capture_output=True, timeout=120)
+    airflow = Path(sys.executable).with_name("airflow")
+    subprocess.run([airflow, "db", "migrate"], check=True, capture_output=True, timeout=120)
     return AIRFLOW_HOME

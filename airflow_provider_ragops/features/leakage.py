@@ -49,8 +49,7 @@ def judge(
     joined: pd.DataFrame, view: FeatureView, features: Sequence[str], known: str, sample: int = SAMPLE
 ) -> LeakageVerdict:
     """Judge a joined frame; ``known`` is its column of creation times (seconds since 1970)."""
-    seconds = joined[COLUMN_TIME].astype("int64") // 1_000_000
-    late = joined[joined[known] > seconds]
+    late = joined[joined[known] > _micros(joined) // 1_000_000]
     chosen = joined.sample(min(sample, len(joined)), random_state=0).sort_index()
     different = _unlike_snapshots(chosen, view, features)
     worst = late if len(late) else different
@@ -78,7 +77,7 @@ def _unlike_snapshots(chosen: pd.DataFrame, view: FeatureView, features: Sequenc
     """  # noqa: S608 - names come from the feature definitions
     wanted = chosen.reset_index(drop=True)
     keys = wanted[[COLUMN_ENTITY]].rename(columns={COLUMN_ENTITY: "entity"})
-    keys["number"], keys["at_us"] = range(len(wanted)), wanted[COLUMN_TIME].astype("int64")
+    keys["number"], keys["at_us"] = range(len(wanted)), _micros(wanted)
     with duckdb.connect() as connection:
         connection.register("chosen", keys)
         found = connection.sql(query, params={"path": source.path, "ttl": ttl}).df().set_index("number")
@@ -86,3 +85,7 @@ def _unlike_snapshots(chosen: pd.DataFrame, view: FeatureView, features: Sequenc
     joined, truth = wanted[list(features)], expected[list(features)]
     same = (joined == truth) | (joined.isna() & truth.isna())
     return wanted[~same.all(axis=1)]
+
+
+def _micros(frame: pd.DataFrame) -> pd.Series[int]:
+    return frame[COLUMN_TIME].astype("datetime64[us, UTC]").astype("int64")

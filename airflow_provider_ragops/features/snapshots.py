@@ -101,6 +101,11 @@ def write_snapshots(
 
     :raises DataError: when history is incomplete, or a file does not hold the columns needed.
     """
+    try:
+        import duckdb  # noqa: F401
+        import pyarrow  # noqa: F401 - both are asked for here, and used below
+    except ImportError as error:
+        raise MissingExtraError.of("feature snapshots", error.name or "duckdb", "feast") from error
     history = read_history(*source, partition)
     digests = history.digests(source[0], digest(_LOAD, _SNAPSHOT, str(lag.total_seconds())))
     first = history.days[0].day
@@ -120,10 +125,8 @@ def write_snapshots(
 
 
 def _load(fs: AbstractFileSystem, paths: list[str]) -> duckdb.DuckDBPyConnection:
-    try:
-        import duckdb
-    except ImportError as error:
-        raise MissingExtraError.of("feature snapshots", "duckdb", "feast") from error
+    import duckdb
+
     connection = duckdb.connect()
     try:
         connection.execute(_LOAD, {"paths": [duckdb_path(connection, fs, path) for path in paths]})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import uuid
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 from airflow_provider_ragops.contract import (
+    DAY_PREFIX,
     ONE_DAY,
     PARTITION_MARKER,
     PARTITION_PATTERN,
@@ -19,8 +21,6 @@ from airflow_provider_ragops.exceptions import DataError
 if TYPE_CHECKING:
     import duckdb
     from fsspec import AbstractFileSystem
-
-_PREFIX = day_folder(date.min).split("=")[0] + "="
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,9 @@ def read_history(fs: AbstractFileSystem, root: str, partition: Partition) -> His
     files: dict[date, list[str]] = {}
     marked: set[date] = set()
     # One listing: asking for each day would cost a request per day and file on an object store.
-    for path in sorted(fs.glob(f"{root}/{_PREFIX}*/*")):
+    for path in sorted(fs.glob(f"{root}/{DAY_PREFIX}*/*")):
         folder, name = path.rsplit("/", 2)[1:]
-        day = date.fromisoformat(folder.removeprefix(_PREFIX))
+        day = _day_of(root, folder)
         if day >= partition.end.date():
             continue
         if name == PARTITION_MARKER:
@@ -85,6 +85,16 @@ def read_history(fs: AbstractFileSystem, root: str, partition: Partition) -> His
             action="Finish or remove these folders, then clear this task.",
         )
     return History(tuple(DayFiles(day, tuple(files[day])) for day in sorted(files)))
+
+
+def _day_of(root: str, folder: str) -> date:
+    try:
+        return date.fromisoformat(folder.removeprefix(DAY_PREFIX))
+    except ValueError as error:
+        raise DataError(
+            f"folder {folder} in {root}", expected=f"the name {DAY_PREFIX}YYYY-MM-DD", seen=folder,
+            action="Rename or remove it.",
+        ) from error
 
 
 def _name(days: list[date]) -> str:
@@ -107,8 +117,9 @@ def publish(fs: AbstractFileSystem, path: str, content: bytes) -> None:
         fs.pipe_file(path, content)
         return
     folder, name = path.rsplit("/", 1)
-    fs.pipe_file(f"{folder}/.{name}.tmp", content)
-    fs.mv(f"{folder}/.{name}.tmp", path)
+    temporary = f"{folder}/.{name}.{uuid.uuid4().hex}.tmp"  # two writers at once must not share one
+    fs.pipe_file(temporary, content)
+    fs.mv(temporary, path)
 
 
 def is_local(fs: AbstractFileSystem) -> bool:

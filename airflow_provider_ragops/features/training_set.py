@@ -7,7 +7,6 @@ feature row that was *written* by the observation time; nothing here trusts that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -91,34 +90,38 @@ class TrainingSet:
 
 def build(
     store: FeatureStore, view: str, source: tuple[AbstractFileSystem, str], partition: Partition, *, model: str,
-    observations: Observations | None = None, features: Sequence[str] = (),
+    observations: Observations | None = None,
 ) -> TrainingSet:
-    """Label, join, verify, split. ``features`` defaults to all numbers of the view.
+    """Label, join all features of the view, verify, split.
 
     :raises DataError: no observations, rows lost or doubled by the join, or more than 5 % rows with a null.
     :raises LeakageError: a row holds a value from after its observation time.
     """
     observations = observations or Observations()
     labels = label(source, partition, observations)
-    names = list(features) or [one.name for one in store.get_feature_view(view).features if one.name != COLUMN_KNOWN]
+    names = [one.name for one in store.get_feature_view(view).features if one.name != COLUMN_KNOWN]
     joined = _join(store, view, labels, [*names, COLUMN_KNOWN])
     if len(joined) != len(labels):
         raise _error(partition, f"{len(labels)} rows out of the join, as went in", f"{len(joined)} rows",
                      "Use Feast's duckdb offline store: the default one loses rows.")
     verdict = judge(joined, store.get_feature_view(view), names, COLUMN_KNOWN)
+    nulls = joined[names].isna().any(axis=1)
+    _refuse(partition, verdict, float(nulls.mean()))
+    frame = joined.loc[~nulls, [COLUMN_ENTITY, COLUMN_TIME, *names, COLUMN_LABEL]].reset_index(drop=True)
+    sides = {entity: split_of(model, str(entity)) for entity in frame[COLUMN_ENTITY].unique()}
+    frame[COLUMN_SPLIT] = frame[COLUMN_ENTITY].map(sides)
+    return TrainingSet(frame, observations.times(partition)[-1], int(nulls.sum()), verdict)
+
+
+def _refuse(partition: Partition, verdict: LeakageVerdict, null_share: float) -> None:
     if verdict.leaks:
         raise LeakageError(
             f"training set of partition {partition.key}", expected="only values known at each observation time",
             seen=verdict.seen, action="Check created_timestamp of the snapshots and filter_by_created_timestamp.",
         )
-    nulls = joined[names].isna().any(axis=1)
-    if nulls.mean() > MAX_NULL_SHARE:
-        raise _error(partition, f"at most {MAX_NULL_SHARE:.0%} rows with a null feature", f"{nulls.mean():.1%}",
+    if null_share > MAX_NULL_SHARE:
+        raise _error(partition, f"at most {MAX_NULL_SHARE:.0%} rows with a null feature", f"{null_share:.1%}",
                      "Raise history_days of the snapshots to cover horizon, window and the view's TTL.")
-    frame = joined.loc[~nulls, [COLUMN_ENTITY, COLUMN_TIME, *names, COLUMN_LABEL]].reset_index(drop=True)
-    sides = {entity: split_of(model, str(entity)) for entity in frame[COLUMN_ENTITY].unique()}
-    frame[COLUMN_SPLIT] = frame[COLUMN_ENTITY].map(sides)
-    return TrainingSet(frame, observations.times(partition)[-1], int(nulls.sum()), verdict)
 
 
 def write(found: TrainingSet, path: Path) -> None:

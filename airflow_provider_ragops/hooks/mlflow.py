@@ -109,22 +109,24 @@ class MlflowHook(BaseHook):
 
     def run(self, run_id: str) -> Any:
         """:raises RegistryError: when there is no such run."""
+        client = self.client()
         with named_faults(f"run {run_id!r}", self._where):
-            return self.client().get_run(run_id)
+            return client.get_run(run_id)
 
     def download(self, run_id: str, artifact_file: str, folder: Path) -> Path | None:
         """Fetch one file of a run into the folder; None where the run has no such file."""
+        client = self.client()
         with named_faults(f"artifact {artifact_file!r} of run {run_id!r}", self._where):
             parent = artifact_file.rpartition("/")[0] or None
-            if artifact_file not in {each.path for each in self.client().list_artifacts(run_id, parent)}:
+            if artifact_file not in {each.path for each in client.list_artifacts(run_id, parent)}:
                 return None
-            return Path(self.client().download_artifacts(run_id, artifact_file, str(folder)))
+            return Path(client.download_artifacts(run_id, artifact_file, str(folder)))
 
     def log_json(self, run_id: str, artifact_file: str, value: Any) -> None:
         """Write a value as a JSON artifact; NaN and infinity are refused, because they are not JSON."""
-        text = json.dumps(value, indent=2, allow_nan=False)
+        text, client = json.dumps(value, indent=2, allow_nan=False), self.client()
         with named_faults(f"artifact {artifact_file!r} of run {run_id!r}", self._where):
-            self.client().log_text(run_id, text, artifact_file)
+            client.log_text(run_id, text, artifact_file)
 
     def run_url(self, run: Any) -> str:
         """Address of the run's page; the tracking URI itself where that is no web address."""
@@ -134,8 +136,9 @@ class MlflowHook(BaseHook):
 
     def test_connection(self) -> tuple[bool, str]:
         try:
+            client = self.client()
             with named_faults("experiments", self._where):
-                self.client().search_experiments(max_results=1)
+                client.search_experiments(max_results=1)
         except RagopsError as error:
             return False, str(error)
         return True, f"MLflow answers at {_public(self.tracking_uri)}"

@@ -43,7 +43,7 @@ def resolve(context: Mapping[str, Any], partition: str | None, now: datetime) ->
     start, end = context.get("data_interval_start"), context.get("data_interval_end")
     return Partition.resolve(
         # Jinja renders an empty param as the text "None".
-        param=None if partition in (None, "", "None") else str(partition).strip(),
+        param=None if str(partition or "").strip() in ("", "None") else str(partition).strip(),
         partition_key=context.get("partition_key") or getattr(context.get("dag_run"), "partition_key", None),
         interval=(start, end) if start and end else None,
         now=now,

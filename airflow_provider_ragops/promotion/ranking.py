@@ -8,6 +8,7 @@ and every resample is a weighted sum over that order.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -48,9 +49,14 @@ def rank(labels: NDArray[Any], scores: NDArray[Any]) -> Ranking:
 
 
 def auc(labels: NDArray[Any], scores: NDArray[Any]) -> float:
-    """Area under the ROC curve: the chance that a positive row scores above a negative one, ties counting half."""
+    """Area under the ROC curve: the chance that a positive row scores above a negative one, ties counting half.
+
+    NaN where a class is missing.
+    """
     import numpy as np
 
+    if not len(labels):
+        return math.nan
     return float(rank(labels, scores).auc(np.ones((1, len(labels))))[0])
 
 

@@ -117,16 +117,14 @@ class MlflowRegistry:
     def input_example(self, model: str, version: str) -> dict[str, Any]:
         subject = f"input example of {_subject(model, version)}"
         with named_faults(subject, self._where), tempfile.TemporaryDirectory() as folder:
-            file = self._download(model, version, Path(folder))
-            if file is None or file.stat().st_size > _LARGEST_EXAMPLE:
-                seen = "no such file" if file is None else f"{file.stat().st_size} bytes"
-                raise RegistryError(
-                    f"{subject} at {self._where}",
-                    expected=f"a file {_INPUT_EXAMPLE} of at most {_LARGEST_EXAMPLE} bytes beside the model",
-                    seen=seen, action="Log the model with input_example= a few rows.",
-                )  # fmt: skip
-            body: dict[str, Any] = json.loads(file.read_text())
+            body = _json_object(self._download(model, version, Path(folder)))
+        if isinstance(body, dict):
             return body
+        raise RegistryError(
+            f"{subject} at {self._where}", seen=body,
+            expected=f"a JSON object in {_INPUT_EXAMPLE} beside the model, at most {_LARGEST_EXAMPLE} bytes",
+            action="Log the model with input_example= a few rows.",
+        )  # fmt: skip
 
     def metrics(self, model: str, version: str) -> dict[str, float]:
         run_id = self.version(model, version).run_id
@@ -149,6 +147,19 @@ class MlflowRegistry:
         if _INPUT_EXAMPLE not in {Path(file.path).name for file in files}:
             return None
         return Path(download_artifacts(f"{location}/{_INPUT_EXAMPLE}", dst_path=str(folder), tracking_uri=server))
+
+
+def _json_object(file: Path | None) -> dict[str, Any] | str:
+    """The object in the file, or what was seen instead."""
+    if file is None:
+        return "no such file"
+    if file.stat().st_size > _LARGEST_EXAMPLE:
+        return f"{file.stat().st_size} bytes"
+    try:
+        body = json.loads(file.read_text())
+    except ValueError:
+        return "not JSON"
+    return body if isinstance(body, dict) else f"a {type(body).__name__}"
 
 
 def _check_alias(model: str, alias: str) -> None:

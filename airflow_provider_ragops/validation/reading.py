@@ -21,8 +21,9 @@ def read_partition(
     """
     try:
         import pandas as pd
+        import pyarrow  # noqa: F401 - asked for here, used below
     except ImportError as error:
-        raise MissingExtraError.of("reading a partition", "pandas", "pandera") from error
+        raise MissingExtraError.of("reading a partition", error.name or "pandas", "pandera") from error
     frames = [_read_file(fs, path) for path in _files(fs, root, partition, pattern)]
     frame = pd.concat(frames, ignore_index=True)
     if frame.empty:

@@ -15,13 +15,6 @@ work="$CACHE/build-$KUBE_VERSION"
 goroot="$work/goroot"
 source_tree="$work/src"
 
-# The machine's own mirror, so that no host name is written here. Debian 12's suite is asked of it by name.
-debian_mirror() {
-    # shellcheck disable=SC2016
-    apt-get indextargets --format '$(LABEL)|$(REPO_URI)|$(CREATED_BY)' \
-        | awk -F'|' '$1 == "Debian" && $3 == "Packages" && !found { print $2; found = 1 }'
-}
-
 debian_12() {
     apt-get -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=- \
         -o Dir::State::Lists="$work/lists" -o Dir::Cache="$work" -o Dir::Cache::archives="$work/archives" \
@@ -31,8 +24,6 @@ debian_12() {
 fetch_sources() {
     local mirror keyring=/usr/share/keyrings/debian-archive-keyring.gpg
     mirror=$(debian_mirror)
-    if [ -z "$mirror" ]; then apt-get -qq update && mirror=$(debian_mirror); fi
-    [ -n "$mirror" ] || die "this machine's apt configuration names no Debian mirror"
     printf '%s [signed-by='"$keyring"'] '"$mirror"' bookworm main\n' deb deb-src > sources.list
     debian_12 update
     debian_12 source --download-only kubernetes

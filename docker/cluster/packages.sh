@@ -23,3 +23,21 @@ need_packages() {
     apt-get -qq update || say "apt-get update failed; trying with the lists at hand"
     install_packages "${missing[@]}" || die "could not install ${missing[*]}; apt-get's words are above"
 }
+
+# The machine's own Debian mirror, so that no host name is written in this repository.
+debian_mirror() {
+    local mirror
+    mirror=$(configured_mirror)
+    if [ -z "$mirror" ]; then
+        apt-get -qq update >&2
+        mirror=$(configured_mirror)
+    fi
+    [ -n "$mirror" ] || die "this machine's apt configuration names no Debian mirror"
+    printf '%s\n' "$mirror"
+}
+
+configured_mirror() {
+    # shellcheck disable=SC2016
+    apt-get indextargets --format '$(LABEL)|$(REPO_URI)|$(CREATED_BY)' \
+        | awk -F'|' '$1 == "Debian" && $3 == "Packages" && !found { print $2; found = 1 }'
+}

@@ -48,7 +48,7 @@ class AirflowApi:
     def _send(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Any:
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json", "Accept": "application/json"} | headers
-        request = urllib.request.Request(self.address + path, data, headers, method=method)
+        request = urllib.request.Request(self.address + path, data, headers, method=method)  # noqa: S310 - http only
         try:
             with self._opener.open(request, timeout=20) as reply:
                 return json.loads(reply.read() or b"null")
@@ -91,7 +91,7 @@ class AirflowApi:
             if state in FINAL:
                 return Run(dag, run_id, state, tasks)
             if time.monotonic() > until:
-                raise DemoError(f"run {run_id} of {dag}: expected it to end in {deadline:.0f} s; it is {state}: {tasks}")
+                raise DemoError(f"run {run_id} of {dag}: not over after {deadline:.0f} s; it is {state}: {tasks}")
             time.sleep(1)
 
     def tasks(self, dag: str, run_id: str) -> States:

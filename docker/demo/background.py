@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -46,9 +47,8 @@ class Background:
         :raises DemoError: when its address is taken, it ended, or it did not answer in time; it is ended then.
         """
         record = self._record(service.name)
-        if record and record["settings"] == service.settings:
-            if service.ready():
-                return False
+        if record and record["settings"] == service.settings and service.ready():
+            return False
         self.stop(service.name)
         if service.ready():
             raise DemoError(
@@ -67,8 +67,8 @@ class Background:
         record = self._record(name)
         if record:
             proc.end(int(str(record["pid"])), int(str(record["started"])))
-        if child := self._children.pop(name, None):
-            child.wait(10)
+            if child := self._children.pop(name, None):
+                child.wait(10)
         (self.run / f"{name}.json").unlink(missing_ok=True)
         return record is not None
 
@@ -82,7 +82,9 @@ class Background:
     def _launch(self, service: Service) -> subprocess.Popen[bytes]:
         self.run.mkdir(parents=True, exist_ok=True)
         self.logs.mkdir(parents=True, exist_ok=True)
-        env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | service.env
+        env = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | dict(service.env)
+        # `airflow standalone` looks for its own program on the path.
+        env["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])
         with self.log(service.name).open("wb") as log:
             # A session of its own: Ctrl-C in the terminal must reach the demo alone, which then ends its services.
             process = subprocess.Popen(

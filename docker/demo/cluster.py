@@ -89,7 +89,7 @@ def _node_address(kubeconfig: Path) -> str:
         api = client.CoreV1Api(config.new_client_from_config(str(kubeconfig)))
         nodes = api.list_node(_request_timeout=10).items
     except (OSError, HTTPError, ConfigException, client.ApiException) as error:
-        raise DemoError(f"cluster of {kubeconfig}: expected its API to answer; saw {error}. Check KUBECONFIG.") from error
+        raise DemoError(f"cluster of {kubeconfig}: expected an answer; saw {error}. Check KUBECONFIG.") from error
     found = [one.address for node in nodes for one in node.status.addresses if one.type == "InternalIP"]
     if not found:
         raise DemoError(f"cluster of {kubeconfig}: expected a node with an InternalIP. Set RAGOPS_HOST_IP instead.")
@@ -118,11 +118,23 @@ def _kind_up() -> None:
 
 
 def _local_up() -> None:
-    if subprocess.run([SCRIPTS / "status.sh"], capture_output=True, timeout=60, check=False).returncode == 0:
+    if _local_healthy():
         return
     BUILD.mkdir(exist_ok=True)
     OURS.touch()
     run("local cluster", [SCRIPTS / "up.sh"], CLUSTER_LOGS / "cluster.log", deadline=COMPILE_DEADLINE)
+
+
+def _local_healthy(patience: float = 30.0) -> bool:
+    """A busy node may answer late, and a bring-up would replace it: it gets a while before it counts as broken."""
+    deadline = time.monotonic() + patience
+    while True:
+        status = subprocess.run([SCRIPTS / "status.sh"], capture_output=True, text=True, timeout=60, check=False)
+        if status.returncode == 0:
+            return True
+        if status.stdout.startswith("not running") or time.monotonic() > deadline:
+            return False
+        time.sleep(2)
 
 
 def _local_kubeconfig() -> Path:

@@ -12,7 +12,7 @@ from demo.errors import DemoError, tail
 
 
 def run(
-    name: str, command: Sequence[str | Path], log: Path, *, deadline: float, env: Mapping[str, str] | None = None
+    name: str, command: Sequence[object], log: Path, *, deadline: float, env: Mapping[str, str] | None = None
 ) -> None:
     """Run ``command`` with its output in ``log``.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+from datetime import date
 from pathlib import Path
 
 from demo.command import run
-from demo.paths import DATA
+from demo.paths import DATA, LOGS, ROOT
 
 WHEEL = "Lifetimes-0.11.3-py3-none-any.whl"
 REQUIREMENT = "Lifetimes==0.11.3"
@@ -22,3 +23,24 @@ def wheel(folder: Path = DATA) -> Path:
         command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, REQUIREMENT]
         run("data", command, folder / "download.log", deadline=300)
     return path
+
+
+def partitions(location: Path) -> list[date]:
+    """Write a folder for each day of the purchases, unless they are there; the days, oldest first.
+
+    They stay as they are for as long as the demo's state lives: a later day's run would move them all by a week.
+    """
+    finished = location.with_suffix(".complete")
+    if not finished.exists():
+        command = [sys.executable, ROOT / "dags" / "churn" / "cdnow.py", "--source", wheel(), "--output", location]
+        run("partitions", command, LOGS / "partitions.log", deadline=300)
+        finished.touch()
+    return sorted(date.fromisoformat(folder.name.removeprefix("date=")) for folder in location.glob("date=*"))
+
+
+def any_user(features: Path, day: date) -> int:
+    """The first customer in a day's feature snapshot."""
+    from pyarrow import parquet
+
+    file = features / f"date={day.isoformat()}" / "features.parquet"
+    return int(min(parquet.ParquetFile(file).read(["user_id"]).column("user_id").to_pylist()))

@@ -5,7 +5,6 @@ Run ``python -m demo.images``; the cluster is brought up first.
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -27,17 +26,12 @@ class Images:
 
 
 def ready(cluster: clusters.Cluster) -> Images:
-    """Images that the cluster can start; builds those that changed since they were built last.
+    """Images that the cluster can start; builds and loads those that changed since they were built last.
 
-    :raises DemoError: when a build fails, or the cluster is someone else's and no images are named.
+    Nothing can be loaded into a cluster that is neither local nor kind's: there both variables must name images.
+
+    :raises DemoError: when a build fails, or such a cluster's images are not named.
     """
-    if os.environ.get(TRAINING) and os.environ.get(SERVING):
-        return Images(os.environ[TRAINING], os.environ[SERVING])
-    if cluster.kind == "given":
-        raise DemoError(
-            f"images: the cluster of {cluster.kubeconfig} is not ours, so nothing is loaded into it. Build both from "
-            f"docker/*.Dockerfile, push them to where it pulls from, and set {TRAINING} and {SERVING}."
-        )
     run(
         "images", [ROOT / "docker" / "images.sh", "training", "serving"], CLUSTER_LOGS / "images.log",
         deadline=BUILD_DEADLINE, env={"KUBECONFIG": str(cluster.kubeconfig)},

@@ -7,9 +7,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build"
 DEMO = BUILD / "demo"
+STATE = DEMO / "state"  # belongs to one cluster: databases, partitions, features
 LOGS = DEMO / "logs"
 CLUSTER_LOGS = BUILD / "logs"  # of what the demo and the tests share: bring-up and image builds
-RUN = DEMO / "run"
 DATA = BUILD / "data"
 SUMMARY = DEMO / "summary.json"
 IMAGES_ENV = BUILD / "images.env"

@@ -43,7 +43,7 @@ def alive(pid: int, started: int) -> bool:
 
 def family(pid: int, started: int) -> list[Stat]:
     """The process, its descendants, and all of its session that are not older than it."""
-    every = [seen for entry in os.listdir("/proc") if entry.isdigit() and (seen := stat(int(entry)))]
+    every = [seen for entry in Path("/proc").iterdir() if entry.name.isdigit() and (seen := stat(int(entry.name)))]
     known = {pid} if alive(pid, started) else set()
     known |= {one.pid for one in every if one.session == pid and one.started >= started}
     while more := {one.pid for one in every if one.parent in known} - known:
@@ -57,11 +57,12 @@ def end(pid: int, started: int, *, patience: float = 20.0) -> None:
     Airflow's scheduler and MLflow's server need their children for an orderly end, so the leader is asked first.
     """
     members = family(pid, started)
-    _signal([one for one in members if one.pid == pid], signal.SIGINT)
-    if not _gone(members, patience / 2):
-        _signal(members := _running(members, family(pid, started)), signal.SIGTERM)
-    if not _gone(members, patience / 2):
-        _signal(_running(members, family(pid, started)), signal.SIGKILL)
+    leader = [one for one in members if one.pid == pid]
+    _signal(leader, signal.SIGINT)
+    _gone(leader, patience / 2)
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        _signal(members := _running(members, family(pid, started)), number)
+        _gone(members, patience / 2)
 
 
 def _running(*groups: Iterable[Stat]) -> list[Stat]:

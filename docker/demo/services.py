@@ -7,12 +7,11 @@ import os
 import secrets
 import socket
 import sys
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
 from pathlib import Path
 
 from demo.background import Service
+from demo.http import answers, get_json, pings
 from demo.paths import ROOT
 
 # Nothing here reports usage to anybody: the only network traffic is to this machine and the cluster.
@@ -70,6 +69,9 @@ def airflow(folder: Path, port: int, settings: Mapping[str, str], *, dags: Path 
         "AIRFLOW__API__PORT": str(port),
         "AIRFLOW__API__BASE_URL": address,
         "AIRFLOW__API__WORKERS": "1",
+        # Two standalones on one machine must not share the default ports of their log servers.
+        "AIRFLOW__LOGGING__WORKER_LOG_SERVER_PORT": str(port + 1),
+        "AIRFLOW__LOGGING__TRIGGER_LOG_SERVER_PORT": str(port + 2),
         "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": "admin:admin",
         "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
@@ -94,13 +96,12 @@ def admin_password(folder: Path) -> str:
     return str(json.loads((folder / "passwords.json").read_text())["admin"])
 
 
-def connections(*, mlflow_uri: str, redis_url: str, kubeconfig: Path, feast_repo: Path, registry: Path) -> dict[str, str]:
-    """Airflow's connections as environment variables; there are no secrets in them."""
-    feast = {"repo": str(feast_repo), "registry_url": f"sqlite:///{registry}", "redis_url": redis_url}
+def connections(mlflow_uri: str, kubeconfig: Path, feast: Mapping[str, str]) -> dict[str, str]:
+    """Airflow's connections as environment variables; ``feast`` has repo, registry_url and redis_url."""
     found = {
         "mlflow": {"conn_type": "mlflow", "host": mlflow_uri},
         "kubernetes": {"conn_type": "kubernetes", "extra": {"kube_config_path": str(kubeconfig)}},
-        "feast": {"conn_type": "feast", "extra": feast},
+        "feast": {"conn_type": "feast", "extra": dict(feast)},
     }
     return {f"AIRFLOW_CONN_{name.upper()}_DEFAULT": json.dumps(value) for name, value in found.items()}
 
@@ -112,38 +113,6 @@ def standalone_ready(address: str) -> bool:
         (health.get(part) or {}).get("status") == "healthy"
         for part in ("metadatabase", "scheduler", "dag_processor", "triggerer")
     )
-
-
-def answers(url: str) -> bool:
-    return get(url) is not None
-
-
-def get_json(url: str) -> dict[str, object]:
-    body = get(url)
-    found = json.loads(body) if body else {}
-    return found if isinstance(found, dict) else {}
-
-
-def get(url: str) -> bytes | None:
-    """The body of a 200 answer, or None; never waits longer than 5 seconds."""
-    try:
-        with _direct.open(url, timeout=5) as reply:
-            return bytes(reply.read())
-    except (OSError, urllib.error.URLError):
-        return None
-
-
-# Addresses of this machine are never reached through a proxy that the environment names.
-_direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-
-def pings(host: str, port: int) -> bool:
-    try:
-        with socket.create_connection((host, port), timeout=2) as connection:
-            connection.sendall(b"PING\r\n")
-            return connection.recv(64).startswith(b"+PONG")
-    except OSError:
-        return False
 
 
 def free_port(host: str) -> int:

@@ -2,6 +2,7 @@
 # Build with buildah, without a Docker engine, and load into the local cluster; sourced.
 
 BUILD_ROOT="$CACHE/containers"
+BUILD_RUN=/run/ragops-images
 ROOTFS_IMAGE=localhost/ragops/rootfs:bookworm
 
 # overlay, unless this machine cannot mount one (a container on an overlay): vfs copies whole layers, but works anywhere.
@@ -23,8 +24,8 @@ builder() {
 prepare_builder() {
     need_packages buildah debootstrap ca-certificates
     mkdir -p "$CACHE" "$IMAGE_ARCHIVES"
+    (umask 077 && mkdir -p "$BUILD_RUN")
     STORAGE_DRIVER=$(storage_driver)
-    BUILD_RUN=/run/ragops-images
 }
 
 built() { builder images --quiet "$1" > /dev/null 2>&1; }
@@ -44,21 +45,26 @@ make_rootfs() {
     builder commit --quiet --rm "$container" "$ROOTFS_IMAGE" > /dev/null
 }
 
-# build_image NAME REFERENCE PARENT: pip inside uses this machine's settings, certificates and local wheels.
+# Volumes that give pip inside a build this machine's settings, certificates and local wheels; fills VOLUMES and
+# FIND_LINKS.
+pip_volumes() {
+    local settings="$BUILD_RUN/pip.conf" path
+    VOLUMES=(--volume /etc/ssl/certs:/etc/ssl/certs:ro --volume "$settings:/etc/pip.conf:ro")
+    while read -r path; do
+        [ -z "$path" ] || VOLUMES+=(--volume "$path:$path:ro")
+    done < <(python3 docker/images/pip_settings.py "$settings")
+    FIND_LINKS=$(sed -n 's/^find-links = //p' "$settings")
+}
+
+# build_image NAME REFERENCE PARENT
 build_image() {
-    local settings path mounts=()
+    local log="$CACHE/image-$1.log"
     ! built "$2" || return 0
     say "building $2"
-    settings=$(mktemp)
-    while read -r path; do
-        [ -z "$path" ] || mounts+=(--volume "$path:$path:ro")
-    done < <(python3 docker/images/pip_settings.py "$settings")
-    builder build --isolation chroot --network host --quiet --file "docker/$1.Dockerfile" --tag "$2" \
-        --build-arg "BASE_IMAGE=$3" --build-arg "PIP_FIND_LINKS=$(find_links)" \
-        --volume /etc/ssl/certs:/etc/ssl/certs:ro --volume "$settings:/etc/pip.conf:ro" "${mounts[@]}" . \
-        > "$CACHE/image-$1.log" 2>&1 \
-        || { tail -n 30 "$CACHE/image-$1.log" >&2; die "docker/$1.Dockerfile did not build; see $CACHE/image-$1.log"; }
-    rm "$settings"
+    pip_volumes
+    builder build --isolation chroot --network host --file "docker/$1.Dockerfile" --tag "$2" \
+        --build-arg "BASE_IMAGE=$3" --build-arg "PIP_FIND_LINKS=$FIND_LINKS" "${VOLUMES[@]}" . > "$log" 2>&1 \
+        || { tail -n 30 "$log" >&2; die "docker/$1.Dockerfile did not build; all of it is in $log"; }
     forget_others "$1" "$2"
 }
 
@@ -88,8 +94,14 @@ load_image() {
     loaded "$1" || { say "loading $1"; ctr_node images import "$(archive_of "$1")" > /dev/null; }
 }
 
-# deliver NAME REFERENCE PARENT: an archive in the cache spares the build, an image in the cluster spares the import.
-deliver_local() {
-    [ -e "$(archive_of "$2")" ] || { build_image "$1" "$2" "$3"; make_archive "$1" "$2"; }
-    load_image "$2"
+# A cached archive spares the build, an image in the cluster spares the import.
+deliver() {
+    local name=$1 reference=$2
+    if [ ! -e "$(archive_of "$reference")" ]; then
+        make_rootfs
+        build_image base "$BASE_REFERENCE" "$ROOTFS_IMAGE"
+        [ "$name" = base ] || build_image "$name" "$reference" "$BASE_REFERENCE"
+        make_archive "$name" "$reference"
+    fi
+    load_image "$reference"
 }

@@ -32,18 +32,25 @@ def settings() -> dict[str, str]:
     return found["global"] | found["install"] | found[":env:"]
 
 
-def local_path(word: str) -> Path | None:
+def local_path(key: str, word: str) -> Path | None:
+    """The file or directory to mount for one word of a setting; None when it names nothing on this machine.
+
+    A local index links to files that commonly lie beside it, so its parent is mounted.
+    """
     parts = urlsplit(word)
     path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(word)
-    return path if path.is_absolute() and path.exists() else None
+    if not (path.is_absolute() and path.exists()):
+        return None
+    beside = key.endswith("index-url") and path.parent != Path("/")
+    return path.parent if beside else path
 
 
 def main(output: str) -> None:
     found = settings()
     body = "".join(f"{key} = {' '.join(value.split())}\n" for key, value in sorted(found.items()))
     Path(output).write_text(f"[global]\n{body}")
-    words = {word for value in found.values() for word in value.split()}
-    print(*sorted(str(path) for path in map(local_path, words) if path), sep="\n")
+    paths = {local_path(key, word) for key, value in found.items() for word in value.split()}
+    print(*sorted(str(path) for path in paths if path), sep="\n")
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ def unreachable(path: str) -> UnreachableError:
 
 
 class FakeKube:
-    """Objects by path. ``before`` and ``after`` are called with (verb, path) around each applied write and may raise."""
+    """Objects by path. ``before`` and ``after`` are called with (verb, path) around each call and may raise."""
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}

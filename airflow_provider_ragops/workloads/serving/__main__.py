@@ -12,7 +12,6 @@ from airflow_provider_ragops.workloads.serving.app import create_app
 from airflow_provider_ragops.workloads.serving.logs import log_as_json
 from airflow_provider_ragops.workloads.serving.settings import Settings
 
-
 if TYPE_CHECKING:
     from fastapi import FastAPI
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # MLflow's own defaults (7 retries of 120 s each) would keep the reason from /health for many minutes.
-_BOUNDS = {
+BOUNDS = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
@@ -42,7 +42,7 @@ def fetch(settings: Settings) -> Path:
             settings.subject, expected="a version number", seen=repr(settings.model_version),
             action="Release a version; an alias would be resolved anew by every pod.",
         )
-    for name, value in _BOUNDS.items():
+    for name, value in BOUNDS.items():
         os.environ.setdefault(name, value)
     digest = _registered_digest(settings)
     folder = settings.cache_dir / dns_name(settings.model_name) / settings.model_version

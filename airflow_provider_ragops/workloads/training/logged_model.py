@@ -52,7 +52,10 @@ def _example(data: TrainingSet) -> pd.DataFrame:
 
 def _requirements() -> list[str]:
     """Pin what is installed here. Given explicitly: otherwise MLflow loads the model again to guess them."""
-    from importlib.metadata import version
+    import mlflow
+    import numpy as np
+    import pandas as pd
+    import torch
 
     # The local part (+cpu) names a build that a package index need not offer.
-    return [f"{name}=={version(name).split('+')[0]}" for name in ("mlflow", "numpy", "pandas", "torch")]
+    return [f"{module.__name__}=={module.__version__.split('+')[0]}" for module in (mlflow, np, pd, torch)]

@@ -70,4 +70,6 @@ def complete(client: MlflowClient, model: str, own: Registered, key: str) -> Reg
 
 def _with_key(client: MlflowClient, model: str, key: str) -> list[ModelVersion]:
     found = client.search_model_versions(f"name='{model}' AND tags.`{contract.TAG_REGISTRATION_KEY}`='{key}'")
-    return sorted(found, key=lambda version: int(version.version))
+    # Some databases compare text without regard to case: compare again here.
+    exact = (version for version in found if version.tags.get(contract.TAG_REGISTRATION_KEY) == key)
+    return sorted(exact, key=lambda version: int(version.version))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import socket
 import time
 from collections.abc import Callable, Iterator
@@ -18,9 +17,22 @@ import uvicorn
 
 from airflow_provider_ragops.contract import TAG_MODEL_DIGEST, tree_digest
 from airflow_provider_ragops.workloads.serving.app import create_app
+from airflow_provider_ragops.workloads.serving.artifact import BOUNDS
 from airflow_provider_ragops.workloads.serving.settings import Settings
 
 MODEL = "CustomerChurnPredictor"
+# Of libraries about themselves: they would be errors here.
+NOT_OURS = (
+    "ignore:The ``noload`` loader strategy is deprecated:DeprecationWarning",
+    "ignore:.*Any type hint is inferred as AnyType:UserWarning",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(Path(__file__).parent):
+            for line in NOT_OURS:
+                item.add_marker(pytest.mark.filterwarnings(line))
 
 
 @dataclass(frozen=True)
@@ -86,8 +98,9 @@ def registry(mlflow_store: tuple[str, Path]) -> Registry:
 
 @pytest.fixture
 def settings(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
-    """Of a pod that serves a fresh version; the pod's environment is restored afterwards."""
-    monkeypatch.setattr(os, "environ", os.environ.copy())
+    """Of a pod that serves a fresh version."""
+    for name, value in BOUNDS.items():  # what loading would leave in the environment of this process
+        monkeypatch.setenv(name, value)
     return Settings(MODEL, registry.register(), registry.uri, tmp_path / "cache")
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import os
 import pickle
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -29,12 +28,12 @@ class Payload:
 
 
 @pytest.fixture
-def tampered(mlflow_store: tuple[str, Path], tmp_path: Path) -> Iterator[tuple[str, str, Path]]:
+def tampered(mlflow_store: tuple[str, Path], tmp_path: Path) -> tuple[str, str, Path]:
     """URI and original digest of a logged model whose pickle was replaced, and the flag that it would set."""
     source, files = log_model(mlflow_store[1], slope=3.0)
     digest, flag = tree_digest(files), tmp_path / "unpickled"
     (files / "model.pkl").write_bytes(pickle.dumps(Payload(flag)))
-    yield source, digest, flag
+    return source, digest, flag
 
 
 def test_changed_files_are_refused_before_they_are_unpickled(

@@ -1,0 +1,112 @@
+"""Score candidate and champion on the same held-out rows, in a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_ragops import contract
+from airflow_provider_ragops.exceptions import ConfigurationError
+from airflow_provider_ragops.operators import pod_parts
+from airflow_provider_ragops.operators.translation import translated_errors
+from airflow_provider_ragops.operators.workload import RETURN_VALUE, WorkloadPodOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class ModelEvaluationPodOperator(WorkloadPodOperator):
+    """
+    Evaluate a candidate beside the champion, in the image that trained it.
+
+    The champion's alias is resolved to a version before the pod starts, and both versions are passed by number:
+    an alias that moves meanwhile changes nothing. Returns ``{"run_id", "candidate", "champion"}``; ``champion`` is
+    None where the alias is not set. The run holds evaluation/predictions.parquet and evaluation/metrics.json.
+
+    :param candidate: Number of the candidate's version. (templated)
+    :param champion_alias: Alias of the version to compare with.
+    :param cpu: CPU request.
+    :param cpu_limit: CPU limit; none by default.
+    :param memory: Memory request and limit.
+    """
+
+    template_fields: Sequence[str] = (*WorkloadPodOperator.template_fields, "candidate")
+    workload = "airflow_provider_ragops.workloads.evaluation"
+
+    def __init__(
+        self,
+        *,
+        candidate: str,
+        champion_alias: str = contract.ALIAS_CHAMPION,
+        cpu: str = "1",
+        cpu_limit: str | None = None,
+        memory: str = "2Gi",
+        startup_timeout_seconds: int = 600,
+        **kwargs: Any,
+    ) -> None:
+        kwargs.setdefault("container_resources", pod_parts.resources(cpu, memory, cpu_limit))
+        super().__init__(startup_timeout_seconds=startup_timeout_seconds, **kwargs)
+        self.candidate = candidate
+        self.champion_alias = champion_alias
+        self.cpu = cpu
+        self.cpu_limit = cpu_limit
+        self.memory = memory
+
+    def execute(self, context: Context) -> None:
+        """Evaluate.
+
+        :raises AirflowFailException: when a retry can't help; the message names pod, attempt and next step.
+        :raises WorkloadFailedError: when the pod failed in a way that may pass.
+        :raises UnreachableError: when MLflow or the cluster did not answer.
+        """
+        with translated_errors():
+            candidate = self._candidate()
+            experiment = self._experiment(candidate)
+            champion = self.mlflow.registry().alias(self.model, self.champion_alias)
+            run_id = self._evaluate(context, candidate, champion, experiment)
+            result = {"run_id": run_id, "candidate": candidate, "champion": champion}
+            # Not returned: the base class' do_xcom_push=False means "no sidecar" and "no return value" alike.
+            context["ti"].xcom_push(key=RETURN_VALUE, value=result)
+
+    def _candidate(self) -> str:
+        if not str(self.candidate).isdecimal():
+            raise ConfigurationError(
+                f"task {self.task_id}", expected="the number of a version as candidate", seen=repr(self.candidate),
+                action="Pass what the training task returned.",
+            )
+        return str(self.candidate)
+
+    def _experiment(self, candidate: str) -> str:
+        trained = self.mlflow.run(self.mlflow.registry().version(self.model, candidate).run_id)
+        return str(self.mlflow.client().get_experiment(trained.info.experiment_id).name)
+
+    def _evaluate(self, context: Context, candidate: str, champion: str | None, experiment: str) -> str:
+        champion_text = champion or contract.NO_VERSION
+        work = contract.digest(
+            "evaluation", self.model, candidate, champion_text, self.data_digest, str(self.image)
+        )
+        self.prepare(context, work, self._command_line(candidate, champion_text))
+        state = self.run_pod(context)
+        found = self.mlflow.find_run(
+            experiment,
+            {
+                contract.TAG_KIND: "evaluation",
+                contract.TAG_COMPLETED: self.attempt,
+                contract.TAG_CANDIDATE: candidate,
+                contract.TAG_GATE_CHAMPION: champion_text,
+            },
+            "FINISHED",
+        )
+        if found is None:
+            raise self.no_proof(
+                state, expected=f"a finished evaluation of {self.model} version {candidate} in {experiment!r}",
+                seen="MLflow has no finished run with this attempt's completion marker",
+            )
+        return str(found.info.run_id)
+
+    def _command_line(self, candidate: str, champion: str) -> list[str]:
+        values = {
+            "model": self.model, "candidate": candidate, "champion": champion, "data": self.data_uri,
+            "data-digest": self.data_digest, "partition": self.partition,
+        }  # fmt: skip
+        return [text for name, value in values.items() for text in (f"--{name}", value)]

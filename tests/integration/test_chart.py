@@ -1,0 +1,157 @@
+"""The chart on a real cluster: what it installs, what it leaves alone, and what its Roles allow."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import helm_python as helm
+import pytest
+from demo.paths import ROOT
+from kubernetes import client, config
+
+from airflow_provider_ragops.contract import ANNOTATION_RELEASE, ServingTarget
+from airflow_provider_ragops.exceptions import ConflictError
+from airflow_provider_ragops.kube import Kube
+from airflow_provider_ragops.rollout.plan import Change
+from airflow_provider_ragops.rollout.updater import Updater
+
+pytestmark = pytest.mark.cluster
+
+CHART = ROOT / "docker" / "chart"
+NAME = "mlflow-serve"
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A release of the chart without pods, in namespaces of its own."""
+
+    api: client.ApiClient
+    config: helm.Config
+    namespace: str
+    training: str
+    values: dict[str, Any]
+
+    def upgrade(self, **values: Any) -> None:
+        self.config.upgrade(CHART, NAME, self.values | values)
+
+    @property
+    def updater(self) -> Updater:
+        return Updater(Kube(self.api), ServingTarget(self.namespace, "CustomerChurnPredictor"))
+
+
+@pytest.fixture(scope="module")
+def installed(cluster) -> Iterator[Installed]:
+    api = config.new_client_from_config(str(cluster.kubeconfig))
+    core = client.CoreV1Api(api)
+    suffix = uuid.uuid4().hex[:8]
+    namespace, training = f"chart-{suffix}", f"chart-training-{suffix}"
+    values = {"replicas": 0, "training": {"namespace": training, "createNamespace": True}}
+    with helm.Config(kubeconfig_path=cluster.kubeconfig, namespace=namespace) as connection:
+        connection.install(CHART, NAME, values, create_namespace=True, timeout=60)
+        yield Installed(api, connection, namespace, training, values)
+        connection.uninstall(NAME, timeout=60)
+    for name in (namespace, training):
+        core.delete_namespace(name, _request_timeout=10)
+
+
+def write(installed: Installed, change: Change) -> None:
+    """As a release writes; the controller may have changed the status in between."""
+    for _ in range(20):
+        try:
+            installed.updater.write(installed.updater.read(), change)
+            return
+        except ConflictError:
+            time.sleep(0.2)
+    pytest.fail("the Deployment changed 20 times in a row")
+
+
+def served(installed: Installed) -> tuple[str, str, str]:
+    """MODEL_VERSION, the release record, and a variable that belongs to the chart."""
+    found = installed.updater.read()
+    env = {one["name"]: one.get("value", "") for one in found["spec"]["template"]["spec"]["containers"][0]["env"]}
+    record = found["metadata"]["annotations"].get(ANNOTATION_RELEASE, "")
+    return env.get("MODEL_VERSION", ""), record, env["SERVING_CONCURRENCY"]
+
+
+def test_helm_changes_no_version(installed: Installed) -> None:
+    """R3: helm upgrade and helm rollback after a release keep MODEL_VERSION and the record, and change the rest."""
+    write(installed, Change('{"token": 1}', "3"))
+    installed.upgrade(concurrency=8)
+    assert served(installed) == ("3", '{"token": 1}', "8")
+    write(installed, Change('{"token": 2}', "4"))
+    installed.config.rollback(NAME, version=1)
+    assert served(installed) == ("4", '{"token": 2}', "4")
+
+
+def can(installed: Installed, account: str, verb: str, what: str, name: str = "", namespace: str = "") -> bool:
+    """Ask the API server's own authorizer. ``what``: ``group/resource/subresource``, the core group empty."""
+    group, resource, subresource = (*what.split("/"), "", "")[:3]
+    review = {
+        "spec": {
+            "user": f"system:serviceaccount:{installed.namespace}:{account}",
+            "resourceAttributes": {
+                "group": group, "resource": resource, "subresource": subresource, "verb": verb, "name": name,
+                "namespace": namespace or installed.namespace,
+            },
+        }
+    }
+    api = client.AuthorizationV1Api(installed.api)
+    return bool(api.create_subject_access_review(review, _request_timeout=10).status.allowed)
+
+
+ALLOWED = [
+    ("get", "apps/deployments", NAME), ("update", "apps/deployments", NAME), ("list", "apps/deployments", ""),
+    ("list", "/pods", ""), ("get", "/pods/log", "any"), ("create", "/pods/proxy", "any:5000"),
+    ("get", "/services/proxy", f"{NAME}:5000"), ("create", "/services/proxy", f"{NAME}:http"),
+    ("create", "/configmaps", ""), ("update", "/configmaps", f"{NAME}-release-lock"), ("list", "/events", ""),
+]
+DENIED = [
+    ("update", "apps/deployments", "another"), ("delete", "apps/deployments", NAME), ("create", "apps/deployments", ""),
+    ("create", "/pods", ""), ("delete", "/pods", "any"), ("create", "/pods/exec", "any"),
+    ("update", "/configmaps", "another"), ("get", "/secrets", "any"), ("list", "/secrets", ""),
+    ("create", "/services/proxy", "another:5000"), ("list", "/nodes", ""),
+]
+
+
+@pytest.mark.parametrize(("verb", "what", "name"), ALLOWED)
+def test_a_release_may_do_its_work(installed: Installed, verb: str, what: str, name: str) -> None:
+    """The API server itself grants what a release does."""
+    assert can(installed, "ragops-releaser", verb, what, name)
+
+
+@pytest.mark.parametrize(("verb", "what", "name"), DENIED)
+def test_a_release_may_do_nothing_else(installed: Installed, verb: str, what: str, name: str) -> None:
+    """And refuses what it does not."""
+    assert not can(installed, "ragops-releaser", verb, what, name)
+
+
+def test_pods_are_run_in_the_training_namespace_only(installed: Installed) -> None:
+    """Airflow's identity creates training pods there; the pods' own identities may do nothing."""
+    assert can(installed, "ragops-releaser", "create", "/pods", namespace=installed.training)
+    assert not can(installed, "ragops-releaser", "create", "/pods/exec", "any", namespace=installed.training)
+    assert not can(installed, "ragops-releaser", "get", "/secrets", "any", namespace=installed.training)
+    assert not can(installed, NAME, "get", "/pods", "any")
+
+
+def test_objects_that_the_cluster_lacks_are_left_out(installed: Installed) -> None:
+    """An old API server gets no PodDisruptionBudget instead of an error; a current one gets it."""
+    versions = client.PolicyApi(installed.api).get_api_group(_request_timeout=10).versions
+    has_policy = "policy/v1" in [version.group_version for version in versions]
+    assert ("kind: PodDisruptionBudget" in installed.config.status(NAME)["manifest"]) is has_policy
+
+
+def generation(installed: Installed) -> int:
+    return int(installed.updater.read()["metadata"]["generation"])
+
+
+def test_bad_values_change_nothing(installed: Installed) -> None:
+    """A refused upgrade leaves the Deployment as it is."""
+    before = generation(installed)
+    with pytest.raises(helm.HelmError, match="replicas"):
+        installed.upgrade(replicas="two")
+    assert generation(installed) == before
+
