@@ -14,7 +14,6 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -31,21 +30,11 @@ from demo.paths import ROOT  # noqa: E402
 
 from tests.evidence import Evidence  # noqa: E402
 from tests.preparation import Preparation  # noqa: E402
+from tests.server import Server  # noqa: E402
 
 os.environ.update(services.QUIET | services.airflow_env(AIRFLOW_HOME, ROOT / "dags"))
 
 PREPARATION: pytest.StashKey[Preparation] = pytest.StashKey()
-
-
-@dataclass(frozen=True)
-class Server:
-    """A running service: ``uri`` and ``url`` are one and the same address."""
-
-    uri: str
-
-    @property
-    def url(self) -> str:
-        return self.uri
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -60,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def weight(item: pytest.Item) -> int:
     """Alone 0, a service 1, the cluster 2, the images 3."""
     needs = [item.get_closest_marker("images"), item.get_closest_marker("cluster")]
-    services_used = {"mlflow_server", "redis_server"} & set(getattr(item, "fixturenames", ()))
+    services_used = {"host", "mlflow_server", "redis_server"} & set(getattr(item, "fixturenames", ()))
     return 3 if needs[0] else 2 if needs[1] else 1 if services_used else 0
 
 

@@ -65,8 +65,15 @@ class MlflowHook(BaseHook):
     def tracking_uri(self) -> str:
         """Address of the tracking server.
 
-        :raises ConfigurationError: when the connection has neither a host nor ``tracking_uri``, or another scheme.
+        :raises ConfigurationError: when the connection has neither a host nor ``tracking_uri``, or another scheme, or
+            credentials in the address: MLflow would repeat them in its messages.
         """
+        found = self._address()
+        if found.startswith("http") and found != _public(found):
+            raise self._misconfigured("user and password in their own fields", f"both in {_public(found)}")
+        return found
+
+    def _address(self) -> str:
         connection = self._connection
         override = connection.extra_dejson.get("tracking_uri")
         if override:
@@ -131,7 +138,7 @@ class MlflowHook(BaseHook):
     def run_url(self, run: Any) -> str:
         """Address of the run's page; the tracking URI itself where that is no web address."""
         if not self.tracking_uri.startswith("http"):
-            return self.tracking_uri
+            return _public(self.tracking_uri)
         return f"{self.tracking_uri}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
 
     def test_connection(self) -> tuple[bool, str]:

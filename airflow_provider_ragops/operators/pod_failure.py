@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from kubernetes.client import models as k8s
 
 from airflow_provider_ragops.contract import EXIT_REFUSED, EXIT_USAGE
-from airflow_provider_ragops.exceptions import TrainingError, WorkloadFailedError
+from airflow_provider_ragops.exceptions import (
+    ConfigurationError,
+    RagopsError,
+    TrainingError,
+    UnreachableError,
+    WorkloadFailedError,
+)
 
 _IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _OUT_OF_MEMORY = "OOMKilled"
 _SIGNALLED = 128  # exit codes above name the signal that ended the process
+_PASSING_STATUS = (409, 429)
 _LONGEST = 500
 
 
@@ -34,6 +41,21 @@ def explain(state: PodState) -> TrainingError:
             action="See the events of the namespace; a retry starts a new pod.",
         )
     return _never_started(state, state.pod) or _ended(state, state.pod)
+
+
+def explain_api(subject: str, where: str, error: Exception) -> RagopsError:
+    """Name why the API server did not do what was asked: it refused, or it did not answer."""
+    status = getattr(error, "status", None)
+    if status and 400 <= status < 500 and status not in _PASSING_STATUS:
+        return ConfigurationError(
+            subject, expected=f"to be accepted by the Kubernetes API at {where}",
+            seen=f"HTTP {status}: {getattr(error, 'body', None) or error}"[:_LONGEST],
+            action="Correct the pod's settings, the namespace or the permissions of the connection.",
+        )
+    return UnreachableError(
+        f"Kubernetes API at {where}", expected="an answer", seen=str(error)[:_LONGEST],
+        action="Check that the cluster runs, and the address in the connection.",
+    )
 
 
 def _never_started(state: PodState, pod: k8s.V1Pod) -> TrainingError | None:

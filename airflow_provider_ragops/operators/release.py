@@ -94,7 +94,7 @@ class ModelReleaseOperator(BaseOperator):
 
         return Release(
             target, serving.updater(target), mlflow.registry(), mlflow.ledger(), guard,
-            timeout=self.rollout_timeout, clean=self._cleaner(target),
+            renew=lock.renew, timeout=self.rollout_timeout, clean=self._cleaner(target),
         )
 
     def _cleaner(self, target: ServingTarget) -> Any:

@@ -102,21 +102,40 @@ class GpuTrainingPodOperator(WorkloadPodOperator):
         :raises UnreachableError: when MLflow or the cluster did not answer.
         """
         with translated_errors():
-            parameters = TrainingParameters.parse(vars(self))
-            key = contract.registration_key(
-                self.model, self.partition, self.data_digest, parameters.digest, str(self.image)
-            )
-            result = self._reusable(key) or self._train(context, key, parameters)
+            key = self.registration_key
+            result = self._reusable(key) or self._train(context, key)
             self.log.info("version %(version)s of %(model)s (run %(run_id)s, reused: %(reused)s)", result)
             # Not returned: the base class' do_xcom_push=False means "no sidecar" and "no return value" alike.
             context["ti"].xcom_push(key=RETURN_VALUE, value=result)
+
+    @property
+    def parameters(self) -> TrainingParameters:
+        """The hyperparameters after rendering.
+
+        :raises ConfigurationError: when one is no number of its kind, or out of bounds.
+        """
+        return TrainingParameters.parse(vars(self))
+
+    @property
+    def registration_key(self) -> str:
+        return contract.registration_key(
+            self.model, self.partition, self.data_digest, self.parameters.digest, str(self.image)
+        )
+
+    @property
+    def command_line(self) -> list[str]:
+        values = {
+            "model": self.model, "experiment": self.experiment, "data": self.data_uri,
+            "data-digest": self.data_digest, "partition": self.partition, "cutoff": self.cutoff,
+        } | {name.replace("_", "-"): value for name, value in asdict(self.parameters).items()}  # fmt: skip
+        return [text for name, value in values.items() for text in (f"--{name}", str(value))]
 
     def _reusable(self, key: str) -> TrainingResult | None:
         found = self._completed(key)
         return self._result(found, reused=True) if found else None
 
-    def _train(self, context: Context, key: str, parameters: TrainingParameters) -> TrainingResult:
-        self.prepare(context, key, self._command_line(parameters))
+    def _train(self, context: Context, key: str) -> TrainingResult:
+        self.prepare(context, key, self.command_line)
         state = self.run_pod(context)
         if not (found := self._completed(key)):
             raise self.no_proof(
@@ -124,13 +143,6 @@ class GpuTrainingPodOperator(WorkloadPodOperator):
                 seen=self._leftovers(key),
             )
         return self._result(found, reused=found.tags[contract.TAG_COMPLETED] != self.attempt)
-
-    def _command_line(self, parameters: TrainingParameters) -> list[str]:
-        values = {
-            "model": self.model, "experiment": self.experiment, "data": self.data_uri,
-            "data-digest": self.data_digest, "partition": self.partition, "cutoff": self.cutoff,
-        } | {name.replace("_", "-"): value for name, value in asdict(parameters).items()}  # fmt: skip
-        return [text for name, value in values.items() for text in (f"--{name}", str(value))]
 
     def _completed(self, key: str) -> VersionInfo | None:
         """Find the version that counts: complete in itself and in its run; the lowest where there are several."""

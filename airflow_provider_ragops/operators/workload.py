@@ -20,11 +20,10 @@ from airflow_provider_ragops.exceptions import (
     ConfigurationError,
     RagopsError,
     TrainingError,
-    UnreachableError,
     WorkloadFailedError,
 )
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
-from airflow_provider_ragops.operators import pod_failure, pod_parts
+from airflow_provider_ragops.operators import pod_failure, pod_parts, rendered
 from airflow_provider_ragops.operators.pod_failure import PodState
 
 if TYPE_CHECKING:
@@ -174,11 +173,7 @@ class WorkloadPodOperator(KubernetesPodOperator):
     def _validate(self) -> None:
         contract.Partition.parse(self.partition)
         for name in ("model", "data_uri", "data_digest", "image"):
-            if not getattr(self, name):
-                raise ConfigurationError(
-                    f"task {self.task_id}", expected=f"a value for {name}", seen="nothing",
-                    action="Set it; if it is a template, check what the upstream task returned.",
-                )
+            rendered.required(name, getattr(self, name))
         if self.deferrable:
             raise ConfigurationError(
                 f"task {self.task_id}", expected="deferrable=False", seen="deferrable=True",
@@ -203,9 +198,7 @@ class WorkloadPodOperator(KubernetesPodOperator):
 
     def _adopt(self) -> None:
         """Take over a living pod of an earlier try that does the same work, and its attempt with it."""
-        same = f"{contract.LABEL_TASK}={self.labels[contract.LABEL_TASK]},{contract.LABEL_WORK}=" + (
-            self.labels[contract.LABEL_WORK]
-        )
+        same = ",".join(f"{name}={self.labels[name]}" for name in (contract.LABEL_TASK, contract.LABEL_WORK))
         namespace = self.namespace or self.hook.get_namespace() or "default"
         try:
             found = self.client.list_namespaced_pod(namespace, label_selector=same).items
@@ -222,22 +215,9 @@ class WorkloadPodOperator(KubernetesPodOperator):
 
     def _failure(self, error: Exception) -> RagopsError:
         if isinstance(error, HTTPError) or (self.pod is None and isinstance(error, ApiException)):
-            return self._api_failure(error)
+            host = self.client.api_client.configuration.host
+            return pod_failure.explain_api(self._subject, f"{host} (connection {self.kubernetes_conn_id!r})", error)
         return pod_failure.explain(self._state(str(error)))
-
-    def _api_failure(self, error: Exception) -> RagopsError:
-        host = self.client.api_client.configuration.host
-        status = error.status if isinstance(error, ApiException) else None
-        if status and 400 <= status < 500 and status not in (409, 429):
-            return ConfigurationError(
-                f"pod of task {self.task_id} in namespace {self.namespace} at {host}", expected="to be accepted",
-                seen=f"HTTP {status}: {str(getattr(error, 'body', ''))[:300]}",
-                action="Correct the pod's settings, the namespace or the permissions of the connection.",
-            )
-        return UnreachableError(
-            f"Kubernetes API at {host}", expected="an answer", seen=str(error)[:300],
-            action=f"Check that the cluster runs, and the connection {self.kubernetes_conn_id!r}.",
-        )
 
     def _state(self, error: str) -> PodState:
         return PodState(self._subject, self.base_container_name, self.last_seen, error)

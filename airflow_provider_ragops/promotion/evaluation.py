@@ -31,8 +31,8 @@ class JudgedVersion:
     """One model version in an evaluation.
 
     ``completed`` is True only where its training run FINISHED and run and version carry the same completion
-    marker. ``measured`` is its part of ``metrics.json``: version, split_id, rows, auc, log_loss, brier; empty
-    where the evaluation did not measure it.
+    marker. ``measured`` is its part of ``metrics.json``: version, split_id, rows, auc, log_loss, brier, error
+    (why it could not be scored); empty where the evaluation did not measure it.
     """
 
     version: str

@@ -77,6 +77,8 @@ def not_comparable(evaluation: Evaluation, rows: Predictions) -> Iterator[str]:
         )
         return
     yield from mismeasured(champion)
+    if error := champion.measured.get("error"):
+        yield f"Champion {champion.version} could not be scored on these rows: {error}"
     if not math.isfinite(champion.metric("auc")):
         yield f"Metric auc of champion {champion.version} is {champion.measured.get('auc')}, not a number."
     if bad := not_finite(rows.champion):

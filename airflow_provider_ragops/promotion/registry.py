@@ -140,8 +140,6 @@ class MlflowRegistry:
         from mlflow.artifacts import download_artifacts, list_artifacts
 
         location = self._client.get_model_version_download_uri(model, version)
-        if location.startswith("models:/m-"):  # a LoggedModel: MLflow 3 keeps files beside it, not in the run
-            location = self._client.get_logged_model(location.removeprefix("models:/")).artifact_location
         server = self._client.tracking_uri
         files = list_artifacts(artifact_uri=location, tracking_uri=server)
         if _INPUT_EXAMPLE not in {Path(file.path).name for file in files}:

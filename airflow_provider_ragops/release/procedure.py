@@ -71,6 +71,7 @@ class Release:
 
     :param guard: called before each effect with the seconds that must be left of the hold; raises
         ``LockLostError`` or the task's own stop.
+    :param renew: renews the hold, just before what is not fenced.
     :param timeout: seconds for a rollout, and again for an undo.
     :param clean: removes what no version needs any more, given the versions to keep; None where nothing is shared.
     """
@@ -80,6 +81,7 @@ class Release:
     registry: ModelRegistry
     ledger: Ledger
     guard: Callable[[float], None]
+    renew: Callable[[], None] = lambda: None
     timeout: float = 900.0
     clean: Callable[[set[str]], None] | None = None
     now: Callable[[], datetime] = lambda: datetime.now(timezone.utc)
@@ -190,7 +192,9 @@ class Release:
     def _promote(self, record: ReleaseRecord, candidate: VersionInfo) -> ReleaseRecord:
         """Move the alias, close the ledger, and only then say ``done``; safe to repeat."""
         model, version = self.target.model, record.to_version
-        self.guard(10.0)
+        # Alias writes are not fenced: the hold must be as fresh as it can be.
+        self.renew()
+        self.guard(2.0)
         self.registry.set_alias(model, self.target.champion, version)
         self.registry.set_tags(model, version, {TAG_RELEASE_ID: record.release_id})
         self.ledger.close(record.release_id, "released", f"served by {self.target.slug} and verified")
@@ -207,5 +211,5 @@ class Release:
 
     def _clean(self, record: ReleaseRecord) -> None:
         if self.clean is not None:
-            self.guard(5.0)
+            self.guard(2.0)
             self.clean({record.to_version, record.from_version, record.last_good} - {""})

@@ -65,28 +65,41 @@ compile_pause() {
     (cd pause && GOFLAGS='' go build -o pause main.go)
 }
 
-[ ! -e "$BIN" ] || exit 0
-mkdir -p "$CACHE"
-exec 8> "$CACHE/build.lock"
-flock 8
-[ ! -e "$BIN" ] || exit 0
-need_packages dpkg-dev make rsync jq
-rm -rf "$work"
-mkdir -p "$work/lists/partial" "$work/archives/partial"
-cd "$work"
-say "fetching Debian 12's sources of Kubernetes $KUBE_VERSION and its Go 1.19"
-fetch_sources
-unpack_go
-unpack_kubernetes
-export GOROOT="$goroot" PATH="$goroot/bin:$PATH" GOPATH="$source_tree/.go" GO111MODULE=off GOFLAGS=-mod=vendor
-export GOCACHE="$work/gocache" CGO_ENABLED=0 HOME="$work"
-say "compiling (minutes); progress in $CACHE/build.log"
-compile_kubernetes
-compile_pause
-# In one step, so that an interrupted build leaves nothing that looks complete.
-mkdir -p "$(dirname "$BIN")" bin
-install -m 755 "$(kubernetes_output)"/kube* pause/pause bin/
-mv bin "$BIN"
-cd /
-rm -rf "$work"
-say "done in $((SECONDS / 60)) min $((SECONDS % 60)) s: $BIN"
+build_all() {
+    rm -rf "$work"
+    mkdir -p "$work/lists/partial" "$work/archives/partial"
+    cd "$work"
+    say "fetching Debian 12's sources of Kubernetes $KUBE_VERSION and its Go 1.19"
+    fetch_sources
+    unpack_go
+    unpack_kubernetes
+    export GOROOT="$goroot" PATH="$goroot/bin:$PATH" GOPATH="$source_tree/.go" GO111MODULE=off GOFLAGS=-mod=vendor
+    export GOCACHE="$work/gocache" CGO_ENABLED=0 HOME="$work"
+    say "compiling (minutes); progress in $CACHE/build.log"
+    compile_kubernetes
+    compile_pause
+}
+
+# In one step, so that an interrupted build leaves nothing that looks complete. Older builds go.
+keep_binaries() {
+    mkdir bin
+    install -m 755 "$(kubernetes_output)"/kube* pause/pause bin/
+    rm -rf "$CACHE"/kubernetes-*
+    mv bin "$BIN"
+    cd /
+    rm -rf "$work"
+}
+
+main() {
+    [ ! -e "$BIN" ] || return 0
+    mkdir -p "$CACHE"
+    exec 8> "$CACHE/build.lock"
+    flock --timeout 1800 8 || die "another build holds $CACHE/build.lock for 30 minutes"
+    [ ! -e "$BIN" ] || return 0
+    need_packages dpkg-dev make rsync jq 8>&-
+    build_all
+    keep_binaries
+    say "done in $((SECONDS / 60)) min $((SECONDS % 60)) s: $BIN"
+}
+
+main; exit

@@ -8,6 +8,6 @@ for part in paths processes network teardown; do
 done
 [ "$(id -u)" = 0 ] || die "needs root"
 exec 9> "$LOCK"
-flock --timeout 600 9 || die "another bring-up or bring-down holds $LOCK for 10 minutes"
+flock --timeout 1800 9 || die "another bring-up or bring-down holds $LOCK for 30 minutes"
 tear_down
 say "down"

@@ -101,7 +101,16 @@ make_cgroups() {
             cat "$parent/cpuset.mems" > "$parent/$CGROUP/cpuset.mems"
         fi
     done
-    if [ -e /sys/fs/cgroup/cgroup.controllers ]; then mkdir -p "/sys/fs/cgroup/$CGROUP"; fi
+    if [ -e /sys/fs/cgroup/cgroup.controllers ]; then make_unified_cgroup; fi
+}
+
+# Version 2: the kubelet refuses a root that lacks a controller which the machine has.
+make_unified_cgroup() {
+    local controller
+    for controller in cpu cpuset memory hugetlb pids; do
+        printf '+%s\n' "$controller" > /sys/fs/cgroup/cgroup.subtree_control 2> /dev/null || true
+    done
+    mkdir -p "/sys/fs/cgroup/$CGROUP"
 }
 
 start_containerd() { launch containerd containerd --config "$STATE/containerd.toml"; }

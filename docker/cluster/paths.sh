@@ -31,6 +31,8 @@ KUBERNETES_SERVICE_IP="$NET.1.1"
 API_SERVER="https://$NODE_IP:6443"
 CONTAINERD_SOCKET="$RUN/containerd.sock"
 PAUSE_IMAGE=localhost/ragops/pause:1
+# A machine's HTTP proxy knows nothing of these addresses.
+export NO_PROXY="${NO_PROXY:+$NO_PROXY,}127.0.0.1,$NODE_IP"
 
 say() { printf '%s: %s\n' "${SAY_AS:-cluster}" "$*" >&2; }
 die() { say "$*"; exit 1; }

@@ -56,19 +56,27 @@ export RAGOPS_CONTAINERD_SOCKET=$CONTAINERD_SOCKET
 ENV
 }
 
-[ "$(id -u)" = 0 ] || die "needs root: it makes links, mounts and cgroups"
-exec 9> "$LOCK"
-flock --timeout 600 9 || die "another bring-up or bring-down holds $LOCK for 10 minutes"
-if problem=$(problems); then
-    say "healthy already; kubeconfig $ADMIN_KUBECONFIG"
-    exit 0
-fi
-[ "$problem" = "not running" ] || say "starting afresh, because: $problem"
-need_packages etcd-server containerd runc containernetworking-plugins conntrack iptables iproute2 openssl procps
-"$here/build.sh" 9>&-
-began=$SECONDS
-tear_down
-prepare
-start_all
-write_env
-say "up in $((SECONDS - began))s; kubeconfig $ADMIN_KUBECONFIG, node address $NODE_IP, settings in $ENV_FILE"
+main() {
+    local problem began
+    [ "$(id -u)" = 0 ] || die "needs root: it makes links, mounts and cgroups"
+    exec 9> "$LOCK"
+    flock --timeout 1800 9 || die "another bring-up or bring-down holds $LOCK for 30 minutes"
+    if problem=$(problems); then
+        say "healthy already; kubeconfig $ADMIN_KUBECONFIG"
+        return
+    fi
+    [ "$problem" = "not running" ] || say "starting afresh, because: $problem"
+    # Without the lock's descriptor: a service that a package starts would hold the lock for ever.
+    need_packages etcd-server containerd runc containernetworking-plugins conntrack iptables iproute2 openssl 9>&-
+    "$here/build.sh" 9>&-
+    began=$SECONDS
+    trap 'say "interrupted; taking it down again"; tear_down; exit 130' INT TERM
+    tear_down
+    prepare
+    start_all
+    write_env
+    say "up in $((SECONDS - began))s; kubeconfig $ADMIN_KUBECONFIG, node address $NODE_IP, settings in $ENV_FILE"
+}
+
+# A shell reads its script as it goes: the exit on the same line lets the file be edited while it runs.
+main; exit

@@ -9,8 +9,8 @@ import sys
 from datetime import timedelta
 from types import FrameType
 
-from demo import chart, data, pipeline, services, world
 from demo import cluster as clusters
+from demo import data, pipeline, services, world
 from demo import images as image_builds
 from demo.airflow_api import AirflowApi
 from demo.errors import DemoError
@@ -32,36 +32,36 @@ class Demo:
     def up(self) -> None:
         step = self.progress.step
         with step("cluster", f"the first time it compiles Kubernetes, 6 minutes; log {CLUSTER_LOGS}/cluster.log"):
-            self.cluster = clusters.up()
-            world.enter(self.cluster)
-            self.settings = Settings.of(self.cluster)
+            cluster = clusters.up()
+            world.enter(cluster)
+            self.settings = Settings.of(cluster)
         with step("images", f"training and serving, 4 minutes the first time; log {CLUSTER_LOGS}/images.log"):
-            self.images = image_builds.ready(self.cluster)
+            self.images = image_builds.ready(self.settings.tier.cluster)
         with step("services", f"MLflow, Redis, Airflow; logs {LOGS}"):
             self._start_services()
         with step("serving", "the chart of the serving tier"):
-            chart.install(self.cluster, self.images, self.settings.mlflow_uri)
+            self.settings.tier.install(self.images, self.settings.mlflow_uri)
         with step("data", "real purchases of 23,570 customers, one folder a day"):
             self.days = data.partitions(self.settings.data)
         self.started = True
 
     def _start_services(self) -> None:
         settings, background = self.settings, world.background()
-        for service in (settings.mlflow(), settings.redis(), settings.airflow(self.cluster, self.images)):
+        for service in (settings.mlflow(), settings.redis(), settings.airflow(self.images)):
             if service is None:
                 self.progress.say(f"  redis: {settings.redis_url.rpartition('@')[2]}, from REDIS_URL")
                 continue
             fresh = background.start(service)
             self.progress.say(f"  {service.name}: {'started' if fresh else 'already up'}, {service.address}")
         password = services.admin_password(settings.airflow_home)
-        self.api = AirflowApi(settings.airflow(self.cluster, self.images).address, "admin", password)
+        self.api = AirflowApi(settings.airflow(self.images).address, "admin", password)
         self.api.unpause(pipeline.DAG)
 
     def run(self) -> list[Refusal]:
         """Train and release the good partitions that are newer than what is served, then the two to be refused."""
         runs = Pipeline(self.api, self.progress.say)
         days = pipeline.good_days(self.days)
-        released = World(self.cluster, self.settings).newest_partition()
+        released = World(self.settings).newest_partition()
         bad_day = days[-1] - timedelta(days=7)
         pipeline.mend(self.settings.data, bad_day)
         for day in days:
@@ -80,7 +80,7 @@ class Demo:
 
     def report(self, refusals: list[Refusal]) -> None:
         with self.progress.step("summary", "asking MLflow, the Deployment, each pod and Redis"):
-            found = World(self.cluster, self.settings)
+            found = World(self.settings)
             user = data.any_user(self.settings.features, pipeline.good_days(self.days)[-1])
             summary = collect(found, refusals, user, self.progress.seconds)
         write(summary)

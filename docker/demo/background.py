@@ -53,7 +53,7 @@ class Background:
         if service.ready():
             raise DemoError(
                 f"{service.name}: expected {service.address} to be free; another process answers there. "
-                f"Stop it, or choose another port (see the table of settings in README.md)."
+                f"Stop it, or set RAGOPS_{service.name.upper()}_PORT to a free port."
             )
         try:
             self._wait(service, self._launch(service))

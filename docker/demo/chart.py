@@ -1,8 +1,9 @@
-"""The serving tier's Helm chart on the demo's cluster, and the namespaces that the demo makes for it."""
+"""The serving tier's Helm chart on a cluster, and the namespaces that are made for it."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 from typing import Any
 
 from demo.cluster import Cluster
@@ -12,70 +13,79 @@ from demo.paths import ROOT
 
 CHART = ROOT / "docker" / "chart"
 RELEASE = "mlflow-serve"
-SERVING_NAMESPACE = "ml-serving"
-TRAINING_NAMESPACE = "ml-workloads"
-OURS = {"airflow-provider-ragops/demo": "true"}
+OURS = {"airflow-provider-ragops/demo": "true"}  # the label of namespaces that we made, and so may delete
 
 
-def install(cluster: Cluster, images: Images, mlflow_uri: str) -> None:
-    """Install the chart, or upgrade it where it is; an upgrade changes no model version.
+@dataclass(frozen=True)
+class ServingTier:
+    """One installation: pods that serve in ``namespace``, training pods in ``training``."""
 
-    :raises DemoError: with Helm's reason.
-    """
-    from helm_python import Config, HelmError
+    cluster: Cluster
+    namespace: str = "ml-serving"
+    training: str = "ml-workloads"
 
-    for name in (SERVING_NAMESPACE, TRAINING_NAMESPACE):
-        _make_namespace(cluster, name)
-    repository, _, tag = images.serving.rpartition(":")
-    values = {
-        "image": {"repository": repository, "tag": tag},
-        "mlflow": {"trackingUri": mlflow_uri},
-        "training": {"namespace": TRAINING_NAMESPACE},
-    }
-    try:
-        with Config(kubeconfig_path=cluster.kubeconfig, namespace=SERVING_NAMESPACE) as helm:
-            installed = any(release["name"] == RELEASE for release in helm.list(all_states=True))
-            action = helm.upgrade if installed else helm.install
-            action(CHART, RELEASE, values, namespace=SERVING_NAMESPACE, timeout=60)
-    except HelmError as error:
-        raise DemoError(f"chart {CHART.name}: could not be installed into {SERVING_NAMESPACE}: {error}") from error
+    def install(self, images: Images, mlflow_uri: str) -> None:
+        """Install the chart, or upgrade it where it is; an upgrade changes no model version.
 
+        :raises DemoError: with Helm's reason.
+        """
+        from helm_python import Config, HelmError
 
-def remove(cluster: Cluster) -> None:
-    """Uninstall the chart and delete the namespaces that the demo made; others are left."""
-    from helm_python import Config, HelmError
+        for name in (self.namespace, self.training):
+            self._make_namespace(name)
+        repository, _, tag = images.serving.rpartition(":")
+        values = {
+            "image": {"repository": repository, "tag": tag},
+            "mlflow": {"trackingUri": mlflow_uri},
+            "training": {"namespace": self.training},
+        }
+        try:
+            with Config(kubeconfig_path=self.cluster.kubeconfig, namespace=self.namespace) as helm:
+                installed = any(release["name"] == RELEASE for release in helm.list(all_states=True))
+                action = helm.upgrade if installed else helm.install
+                action(CHART, RELEASE, values, namespace=self.namespace, timeout=60)
+        except HelmError as error:
+            raise DemoError(f"chart {CHART.name}: not installed into {self.namespace}: {error}") from error
 
-    try:
-        with Config(kubeconfig_path=cluster.kubeconfig, namespace=SERVING_NAMESPACE) as helm:
-            helm.uninstall(RELEASE, ignore_not_found=True, timeout=60)
-    except HelmError as error:
-        raise DemoError(f"chart {RELEASE}: could not be removed from {SERVING_NAMESPACE}: {error}") from error
-    core = _core(cluster)
-    selector = ",".join(f"{key}={value}" for key, value in OURS.items())
-    names = [one.metadata.name for one in core.list_namespace(label_selector=selector, _request_timeout=10).items]
-    for name in names:
-        core.delete_namespace(name, _request_timeout=10)
-    deadline = time.monotonic() + 120
-    while left := {one.metadata.name for one in core.list_namespace(_request_timeout=10).items} & set(names):
-        if time.monotonic() > deadline:
-            raise DemoError(f"namespaces {sorted(left)}: still being deleted after 120 s. Look at what is in them.")
-        time.sleep(1)
+    def remove(self) -> None:
+        """Uninstall the chart, and delete its namespaces where they are ours. Safe to repeat.
+
+        :raises DemoError: when it does not go in two minutes.
+        """
+        from helm_python import Config, HelmError
+
+        try:
+            with Config(kubeconfig_path=self.cluster.kubeconfig, namespace=self.namespace) as helm:
+                helm.uninstall(RELEASE, ignore_not_found=True, timeout=60)
+        except HelmError as error:
+            raise DemoError(f"chart {RELEASE}: not removed from {self.namespace}: {error}") from error
+        for name in self._our_namespaces():
+            _core(self.cluster).delete_namespace(name, _request_timeout=10)
+        deadline = time.monotonic() + 120
+        while left := self._our_namespaces():
+            if time.monotonic() > deadline:
+                raise DemoError(f"namespaces {left}: still being deleted after 120 s. Look at what is in them.")
+            time.sleep(1)
+
+    def _our_namespaces(self) -> list[str]:
+        selector = ",".join(f"{key}={value}" for key, value in OURS.items())
+        found = _core(self.cluster).list_namespace(label_selector=selector, _request_timeout=10).items
+        return sorted({one.metadata.name for one in found} & {self.namespace, self.training})
+
+    def _make_namespace(self, name: str) -> None:
+        from kubernetes.client import ApiException
+
+        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": OURS}}
+        try:
+            _core(self.cluster).create_namespace(body, _request_timeout=10)
+        except ApiException as error:
+            if error.status != 409:  # it exists
+                raise DemoError(f"namespace {name}: could not be made: {error.status} {error.reason}") from error
 
 
 def cluster_uid(cluster: Cluster) -> str:
     """What tells this cluster from one that was made anew at the same address."""
     return str(_core(cluster).read_namespace("kube-system", _request_timeout=10).metadata.uid)
-
-
-def _make_namespace(cluster: Cluster, name: str) -> None:
-    from kubernetes.client import ApiException
-
-    body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": OURS}}
-    try:
-        _core(cluster).create_namespace(body, _request_timeout=10)
-    except ApiException as error:
-        if error.status != 409:  # it exists
-            raise DemoError(f"namespace {name}: could not be made: {error.status} {error.reason}") from error
 
 
 def _core(cluster: Cluster) -> Any:

@@ -8,8 +8,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from demo import chart
-from demo.cluster import Cluster
 from demo.errors import DemoError
 from demo.settings import FEATURE_VIEW, MODEL, Settings
 
@@ -17,7 +15,7 @@ from demo.settings import FEATURE_VIEW, MODEL, Settings
 class World:
     """Reads the world through the package's own classes; nothing here writes."""
 
-    def __init__(self, cluster: Cluster, settings: Settings) -> None:
+    def __init__(self, settings: Settings) -> None:
         from kubernetes import config
         from mlflow import MlflowClient
 
@@ -27,8 +25,8 @@ class World:
         from airflow_provider_ragops.promotion.registry import MlflowRegistry
 
         self.settings = settings
-        self.target = ServingTarget(chart.SERVING_NAMESPACE, MODEL)
-        self.kube = Kube(config.new_client_from_config(str(cluster.kubeconfig)), 20.0)
+        self.target = ServingTarget(settings.tier.namespace, MODEL)
+        self.kube = Kube(config.new_client_from_config(str(settings.tier.cluster.kubeconfig)), 20.0)
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
         client = MlflowClient(settings.mlflow_uri)
         self.registry = MlflowRegistry(client, settings.mlflow_uri)

@@ -7,8 +7,9 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from demo import chart, services
+from demo import services
 from demo.background import Service
+from demo.chart import ServingTier
 from demo.cluster import Cluster
 from demo.images import Images
 from demo.paths import ROOT, STATE
@@ -26,12 +27,13 @@ class Settings:
     redis_port: int
     airflow_port: int
     given_redis: str | None
+    tier: ServingTier
     state: Path = STATE
 
     @classmethod
     def of(cls, cluster: Cluster) -> Settings:
         mlflow, redis, airflow = (services.wanted_port(name, port) for name, port in PORTS.items())
-        return cls(cluster.node_ip, mlflow, redis, airflow, os.environ.get("REDIS_URL"))
+        return cls(cluster.node_ip, mlflow, redis, airflow, os.environ.get("REDIS_URL"), ServingTier(cluster))
 
     @property
     def mlflow_uri(self) -> str:
@@ -65,18 +67,18 @@ class Settings:
         """None where REDIS_URL names another."""
         return None if self.given_redis else services.redis(self.state / "redis", self.host, self.redis_port)
 
-    def airflow(self, cluster: Cluster, images: Images) -> Service:
-        return services.airflow(self.airflow_home, self.airflow_port, self.task_environment(cluster, images))
+    def airflow(self, images: Images) -> Service:
+        return services.airflow(self.airflow_home, self.airflow_port, self.task_environment(images))
 
-    def task_environment(self, cluster: Cluster, images: Images) -> dict[str, str]:
+    def task_environment(self, images: Images) -> dict[str, str]:
         return {
-            **services.connections(self.mlflow_uri, cluster.kubeconfig, self.feast_variables),
+            **services.connections(self.mlflow_uri, self.tier.cluster.kubeconfig, self.feast_variables),
             "RAGOPS_DATA_LOCATION": str(self.data),
             "RAGOPS_FEATURES_LOCATION": str(self.features),
             "RAGOPS_FEAST_REPO": self.feast_variables["repo"],
             "RAGOPS_TRAINING_IMAGE": images.training,
-            "RAGOPS_TRAINING_NAMESPACE": chart.TRAINING_NAMESPACE,
-            "RAGOPS_SERVING_NAMESPACE": chart.SERVING_NAMESPACE,
+            "RAGOPS_TRAINING_NAMESPACE": self.tier.training,
+            "RAGOPS_SERVING_NAMESPACE": self.tier.namespace,
             "RAGOPS_GPUS": os.environ.get("RAGOPS_GPUS", "0"),
             "RAGOPS_SCHEDULE": "off",
             "RAGOPS_GIT_COMMIT": git_commit(),

@@ -31,7 +31,7 @@ def enter(cluster: clusters.Cluster) -> None:
         return
     background().stop_all()
     shutil.rmtree(STATE, ignore_errors=True)
-    chart.remove(cluster)
+    chart.ServingTier(cluster).remove()
     STATE.mkdir(parents=True)
     MARK.write_text(json.dumps({"kind": cluster.kind, "kubeconfig": str(cluster.kubeconfig), "uid": uid}))
 
@@ -56,7 +56,7 @@ def _leave_cluster(cluster: clusters.Cluster, say: Callable[[str], None]) -> Non
     from urllib3.exceptions import HTTPError
 
     try:
-        chart.remove(cluster)
+        chart.ServingTier(cluster).remove()
         say("serving tier: removed from the cluster, which was not brought up here and stays")
     except (DemoError, ApiException, HTTPError, OSError) as error:
         say(f"serving tier: the cluster of {cluster.kubeconfig} did not answer, nothing removed there ({error})")

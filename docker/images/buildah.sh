@@ -1,7 +1,6 @@
 # shellcheck shell=bash
 # Build with buildah, without a Docker engine, and load into the local cluster; sourced.
 
-BUILD_ROOT="$CACHE/containers"
 BUILD_RUN=/run/ragops-images
 ROOTFS_IMAGE=localhost/ragops/rootfs:bookworm
 
@@ -17,15 +16,15 @@ storage_driver() {
     printf '%s\n' "$driver"
 }
 
-builder() {
-    buildah --root "$BUILD_ROOT-$STORAGE_DRIVER" --runroot "$BUILD_RUN" --storage-driver "$STORAGE_DRIVER" "$@"
-}
+builder() { timeout 1800 buildah "${STORAGE[@]}" "$@"; }
 
 prepare_builder() {
-    need_packages buildah debootstrap ca-certificates
+    local driver
+    need_packages buildah debootstrap ca-certificates 9>&-
     mkdir -p "$CACHE" "$IMAGE_ARCHIVES"
     (umask 077 && mkdir -p "$BUILD_RUN")
-    STORAGE_DRIVER=$(storage_driver)
+    driver=$(storage_driver)
+    STORAGE=(--root "$CACHE/containers-$driver" --runroot "$BUILD_RUN" --storage-driver "$driver")
 }
 
 built() { builder images --quiet "$1" > /dev/null 2>&1; }
@@ -91,7 +90,7 @@ loaded() { ctr_node images list --quiet "name==$1" | grep -qxF "$1"; }
 
 load_image() {
     ctr_node version > /dev/null 2>&1 || die "the cluster is not up: run docker/cluster/up.sh, then this again"
-    loaded "$1" || { say "loading $1"; ctr_node images import "$(archive_of "$1")" > /dev/null; }
+    loaded "$1" || { say "loading $1"; timeout 600 ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io images import "$(archive_of "$1")" > /dev/null; }
 }
 
 # A cached archive spares the build, an image in the cluster spares the import.

@@ -6,7 +6,7 @@ prepare_builder() { docker info > /dev/null 2>&1 || die "no Docker engine answer
 docker_build() {
     docker image inspect "$2" > /dev/null 2>&1 || {
         say "building $2"
-        docker build --file "docker/$1.Dockerfile" --tag "$2" "${@:3}" .
+        docker build --file "docker/$1.Dockerfile" --tag "$2" --build-arg "PIP_FIND_LINKS=${PIP_FIND_LINKS:-}" "${@:3}" .
     }
 }
 

@@ -20,11 +20,13 @@ CARRIED = (
 
 def settings() -> dict[str, str]:
     """pip's own view of its files and environment; the environment wins."""
-    lines = subprocess.run(
-        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, timeout=60, check=True
-    ).stdout.splitlines()
+    pip = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, timeout=60, check=False
+    )
+    if pip.returncode:
+        print(f"images: no pip settings are carried into the build; pip said: {pip.stderr.strip()}", file=sys.stderr)
     found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
-    for line in lines:
+    for line in pip.stdout.splitlines():
         name, _, value = line.partition("=")
         section, _, key = name.rpartition(".")
         if section in found and key in CARRIED:

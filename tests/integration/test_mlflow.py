@@ -33,32 +33,38 @@ def model() -> str:
     return f"Churn-{uuid.uuid4().hex[:8]}"
 
 
+@pytest.fixture
+def quiet() -> None:
+    """MLflow warns while it defines its own types, and gives hints to authors of models."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import mlflow.pyfunc  # noqa: F401 - here, so that no test sees the warnings of its import
+
+
 def _log_model(hook: MlflowHook, model: str, tags: dict[str, str], *, example: bool) -> str:
     """Log and register with MLflow's own code, as a training does; returns the version."""
     import mlflow
     import pandas as pd
 
     class Mean(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
-        def predict(self, context: Any, model_input: Any) -> Any:  # noqa: ARG002
+        def predict(self, context, model_input):  # type: ignore[no-untyped-def]  # MLflow reads the hints
             return model_input.mean(axis=1)
 
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri(hook.tracking_uri)
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # hints to authors of models
-            mlflow.set_experiment("churn")
-            with mlflow.start_run():
-                mlflow.log_metric("auc", 0.75)
-                rows = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}) if example else None
-                logged = mlflow.pyfunc.log_model(
-                    name="model", python_model=Mean(), input_example=rows, pip_requirements=[]
-                )
-            return str(mlflow.register_model(logged.model_uri, model, tags=tags).version)
+        mlflow.set_experiment("churn")
+        with mlflow.start_run(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            mlflow.log_metric("auc", 0.75)
+            rows = pd.DataFrame({"a": [1.0, 2.0], "b": [3.0, 4.0]}) if example else None
+            logged = mlflow.pyfunc.log_model(name="model", python_model=Mean(), input_example=rows, pip_requirements=[])
+        return str(mlflow.register_model(logged.model_uri, model, tags=tags).version)
     finally:
         mlflow.set_tracking_uri(before)
 
 
+@pytest.mark.usefixtures("quiet")
 def test_a_registered_model_is_found_and_asked(hook: MlflowHook, model: str) -> None:
     """A version made by MLflow's own code: found by its tags, named by an alias, with metrics and an example."""
     registry = hook.registry()
@@ -78,6 +84,7 @@ def test_a_registered_model_is_found_and_asked(hook: MlflowHook, model: str) -> 
         registry.version(model, "9")
 
 
+@pytest.mark.usefixtures("quiet")
 def test_a_model_without_example_is_refused(hook: MlflowHook, model: str) -> None:
     """M4: without an input example nothing can be sent to a pod; the error says how to log one."""
     version = _log_model(hook, model, {}, example=False)

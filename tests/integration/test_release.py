@@ -37,7 +37,11 @@ from airflow_provider_ragops.promotion.registry import MlflowRegistry
 from airflow_provider_ragops.release.procedure import Release, ReleaseOutcome, ReleaseRequest
 from airflow_provider_ragops.rollout.updater import Updater
 
-pytestmark = [pytest.mark.cluster, pytest.mark.images, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.cluster, pytest.mark.images, pytest.mark.timeout(300),
+    # MLflow remarks on its own classes and on pickles while a model is logged.
+    pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning"),
+]
 
 TIMES = LockTimes(lease=6, renew_deadline=4, retry=0.5, wait=60)
 
@@ -62,7 +66,9 @@ class Tier:
     def release(self, version: str, run: str = "run") -> ReleaseOutcome:
         lock = Lock(ConfigMapStore(self.kube, self.target.namespace, self.target.lock_name), "test", version, TIMES)
         with held(lock, renew_every=1):
-            release = Release(self.target, self.updater, self.registry, self.ledger, lock.check, timeout=120)
+            release = Release(
+                self.target, self.updater, self.registry, self.ledger, lock.check, renew=lock.renew, timeout=120,
+            )
             return release.run(ReleaseRequest(version, f"{run}-{version}", "test", "a test"), lock.token)
 
     def register(self, weight: float, judged: str = NO_VERSION) -> str:
@@ -109,7 +115,7 @@ def tier(cluster, images, mlflow_server) -> Iterator[Tier]:
     values = {
         "image": {"repository": repository, "tag": tag}, "mlflow": {"trackingUri": mlflow_server.uri},
         "model": {"name": model}, "training": {"create": False},
-        "rollout": {"minReadySeconds": 3, "preStopSeconds": 1, "terminationGracePeriodSeconds": 30},
+        "rollout": {"preStopSeconds": 2, "drainSeconds": 10, "terminationGracePeriodSeconds": 30},
     }
     with helm.Config(kubeconfig_path=cluster.kubeconfig, namespace=namespace) as connection:
         connection.install(ROOT / "docker" / "chart", "mlflow-serve", values, create_namespace=True, timeout=60)

@@ -112,7 +112,7 @@ def _score_champion(
     try:
         scores = scoring.score(loaded, data, model=model, version=champion)
     except DataError as error:
-        log.exception("champion version %s of %s can't score these rows", champion, model)
+        log.warning("champion version %s of %s can't score these rows: %s", champion, model, error)
         return nothing, scoring.unscored(client, model, champion, error)
     return scores, scoring.judge(client, model, champion, data, scores)
 

@@ -47,21 +47,33 @@ def score(loaded: PyFuncModel, data: TrainingSet, *, model: str, version: str) -
 
     :raises DataError: when the model refuses the rows, or answers with anything but a probability for each.
     """
+    subject, rows = f"predictions of {model} version {version}", len(data.held_out)
+    if missing := sorted(_wanted(loaded) - set(data.features)):
+        raise DataError(
+            subject, expected=f"the features {', '.join(sorted(_wanted(loaded)))}",
+            seen=f"no {', '.join(missing)} in {data.uri}", action="Train with these features, or release the change.",
+        )
     try:
         answer = np.asarray(loaded.predict(data.held_out[list(data.features)]), dtype=np.float64).reshape(-1)
     except Exception as error:  # whatever a model raises: predicting is local, so it is about these rows
+        # Only the end of the text: MLflow begins it with the rows.
         raise DataError(
-            f"predictions of {model} version {version}", expected="a model that accepts the held-out rows",
-            seen=f"{type(error).__name__}: {error}"[:300], action="Compare the model's signature with the features.",
+            subject, expected="a model that accepts the held-out rows",
+            seen=f"{type(error).__name__}: {str(error)[-300:]}", action="Compare its signature with the features.",
         ) from error
-    rows = len(data.held_out)
     if len(answer) != rows or not ((answer >= 0) & (answer <= 1)).all():
         raise DataError(
-            f"predictions of {model} version {version}", expected=f"{rows} probabilities from 0 to 1",
+            subject, expected=f"{rows} probabilities from 0 to 1",
             seen=f"{len(answer)} values from {answer.min(initial=math.inf)} to {answer.max(initial=-math.inf)}",
             action="Check what the model's predict returns.",
         )
     return answer
+
+
+def _wanted(loaded: PyFuncModel) -> set[str]:
+    """Names of the columns that the model's signature asks for; empty where it has none."""
+    schema = loaded.metadata.get_input_schema()
+    return set(schema.required_input_names()) if schema and schema.has_input_names() else set()
 
 
 def judge(client: MlflowClient, model: str, version: str, data: TrainingSet, scores: Floats) -> VersionMetrics:
@@ -78,7 +90,7 @@ def unscored(client: MlflowClient, model: str, version: str, error: Exception) -
     """Say that a version could not be scored on these rows, and why."""
     return VersionMetrics(
         version=version, split_id=_split_id(client, model, version), rows=0,
-        auc=None, log_loss=None, brier=None, error=f"{type(error).__name__}: {error}"[:500],
+        auc=None, log_loss=None, brier=None, error=str(error)[:500],
     )
 
 

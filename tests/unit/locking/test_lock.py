@@ -239,7 +239,12 @@ def test_unreachable_store_ends_the_hold_by_its_own_clock() -> None:
 def test_context_manager_frees_the_lock_when_the_block_fails() -> None:
     """The lock is free again whatever way the block ends."""
     kube, time = FakeKube(), FakeTime()
-    with pytest.raises(RuntimeError, match="boom"), held(make_lock(kube, time)):
-        assert not stored(kube).free
-        raise RuntimeError("boom")
+
+    def fail() -> None:
+        with held(make_lock(kube, time)):
+            assert not stored(kube).free
+            raise RuntimeError("boom")
+
+    with pytest.raises(RuntimeError, match="boom"):
+        fail()
     assert stored(kube).free

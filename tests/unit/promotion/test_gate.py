@@ -70,6 +70,10 @@ CASES: dict[str, tuple[Evaluation, str, str]] = {
         "not-enough-data", "Champion 1 gave no number for 1 of 900 rows",
     ),
     "champion's AUC is NaN": (_reported("champion", auc=math.nan), "not-enough-data", "champion 1 is nan"),
+    "champion refuses the rows": (
+        _reported("champion", auc=None, rows=0, error="no feature x"),
+        "not-enough-data", "Champion 1 could not be scored on these rows: no feature x",
+    ),
     "champion of another split": (_champion(split_id="s0"), "not-enough-data", "may have seen the held-out rows"),
     "champion never measured": (_champion(measured={}), "not-enough-data", "measured version None, not version 1"),
     "champion kept from the gate": (
@@ -127,6 +131,14 @@ def test_same_evaluation_gives_the_same_report() -> None:
 
     assert judge(judged, RULES) == judge(judged, RULES)
     assert judge(judged, RULES).numbers["lower_bound"] != judge(judged, GateRules(seed=1)).numbers["lower_bound"]
+
+
+def test_uncertainty_decides_not_the_estimate() -> None:
+    """A loss below the margin on few users is refused as long as a larger one is not ruled out; on many it passes."""
+    few, many = (judge(evaluation(predictions(noise=0.2, users=users)), RULES) for users in (70, 3000))
+
+    assert abs(few.numbers["difference"]) < RULES.non_inferiority_margin
+    assert (few.verdict, many.verdict) == ("reject", "promote")
 
 
 def test_margin_decides() -> None:

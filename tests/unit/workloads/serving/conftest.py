@@ -53,8 +53,8 @@ class Registry:
         return str(made.version)
 
 
-def log_model(folder: Path, slope: float) -> tuple[str, Path]:
-    """Log ``y = slope * a + b``, pickled; returns its URI and the directory that holds its files."""
+def log_model(slope: float) -> Any:
+    """Log ``y = slope * a + b``, pickled, to the current store; returns MLflow's description of it."""
     import mlflow
     import pandas as pd
     from mlflow.models import infer_signature
@@ -62,10 +62,15 @@ def log_model(folder: Path, slope: float) -> tuple[str, Path]:
 
     frame = pd.DataFrame({"a": [0.0, 1.0, 2.0, 3.0], "b": [1.0, 0.0, 1.0, 0.0]})
     fitted = LinearRegression().fit(frame, slope * frame["a"] + frame["b"])
-    info = mlflow.sklearn.log_model(
+    return mlflow.sklearn.log_model(
         fitted, name="model", input_example=frame.head(2), serialization_format="pickle",
         signature=infer_signature(frame, fitted.predict(frame)), pip_requirements=["scikit-learn"],
     )
+
+
+def log_files(folder: Path, slope: float) -> tuple[str, Path]:
+    """As ``log_model``, to a store whose artifacts lie below ``folder``; returns its URI and the model's files."""
+    info = log_model(slope)
     return info.model_uri, next(folder.rglob(f"{info.model_id}/artifacts"))
 
 
@@ -92,7 +97,7 @@ def registry(mlflow_store: tuple[str, Path]) -> Registry:
     uri, folder = mlflow_store
     client = MlflowClient(tracking_uri=uri, registry_uri=uri)
     client.create_registered_model(MODEL)
-    source, files = log_model(folder, slope=2.0)
+    source, files = log_files(folder, slope=2.0)
     return Registry(uri, client, source, tree_digest(files))
 
 

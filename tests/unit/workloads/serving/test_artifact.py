@@ -14,7 +14,7 @@ from airflow_provider_ragops.workloads.serving import model
 from airflow_provider_ragops.workloads.serving.artifact import fetch
 from airflow_provider_ragops.workloads.serving.settings import Settings
 
-from .conftest import Registry, Serving, log_model
+from .conftest import Registry, Serving, log_files
 
 
 class Payload:
@@ -30,7 +30,7 @@ class Payload:
 @pytest.fixture
 def tampered(mlflow_store: tuple[str, Path], tmp_path: Path) -> tuple[str, str, Path]:
     """URI and original digest of a logged model whose pickle was replaced, and the flag that it would set."""
-    source, files = log_model(mlflow_store[1], slope=3.0)
+    source, files = log_files(mlflow_store[1], slope=3.0)
     digest, flag = tree_digest(files), tmp_path / "unpickled"
     (files / "model.pkl").write_bytes(pickle.dumps(Payload(flag)))
     return source, digest, flag
@@ -113,7 +113,7 @@ def test_missing_artifacts_are_named(
     settings: Settings, registry: Registry, mlflow_store: tuple[str, Path]
 ) -> None:
     """M4: a version is READY and its files are gone: permanent, and says so."""
-    source, files = log_model(mlflow_store[1], slope=4.0)
+    source, files = log_files(mlflow_store[1], slope=4.0)
     version = registry.register(source=source)
     files.rename(files.with_name("elsewhere"))
     with pytest.raises(RegistryError, match="artifacts are missing"):

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 import torch
 
 from airflow_provider_ragops.workloads import training_set
+from airflow_provider_ragops.workloads.training import fit as fit_module
 from airflow_provider_ragops.workloads.training.fit import fit
 from airflow_provider_ragops.workloads.training.parameters import TrainingParameters
 from tests.unit.workloads.training_sets import MODEL, rows
@@ -24,8 +26,18 @@ def test_same_seed_gives_the_same_numbers_to_the_last_digit() -> None:
     assert all(torch.equal(weights[name], other_weights[name]) for name in weights)
 
 
-def test_another_seed_gives_other_numbers() -> None:
-    """The seed reaches weights and order: otherwise the test above would prove nothing."""
+def test_seed_chooses_the_weights() -> None:
+    """Another seed begins with other weights: otherwise the test above would prove nothing."""
+    fit_module.prepare(7)
+    first = torch.rand(4)
+    fit_module.prepare(8)
+    assert not torch.equal(first, torch.rand(4))
+
+
+def test_seed_chooses_the_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From equal weights, another seed takes the rows in another order."""
+    prepare = fit_module.prepare
+    monkeypatch.setattr(fit_module, "prepare", lambda _: prepare(0))
     assert fitted(seed=7)[0] != fitted(seed=8)[0]
 
 

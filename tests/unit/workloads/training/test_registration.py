@@ -34,6 +34,13 @@ def test_marker_of_another_attempt_is_no_proof(store: MlflowHook) -> None:
     assert find_completed(store.client(), MODEL, KEY) is None
 
 
+def test_no_marker_anywhere_is_no_proof(store: MlflowHook) -> None:
+    """K1: a finished run without a marker and a version without one do not match each other."""
+    done = attempt(store, "a1")
+    store.client().delete_tag(done.run_id, contract.TAG_COMPLETED)
+    assert find_completed(store.client(), MODEL, KEY) is None
+
+
 def test_two_living_attempts_leave_one_version(store: MlflowHook) -> None:
     """K7: two attempts of the same work both register; the second to complete is refused and told which counts."""
     first, second = attempt(store, "a1"), attempt(store, "a2")

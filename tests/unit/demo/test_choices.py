@@ -1,0 +1,92 @@
+"""What the demo decides without touching anything: the cluster, the partitions, whether all fits together."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+from demo import cluster as clusters
+from demo.pipeline import good_days
+from demo.services import airflow_env, connections
+from demo.summary import faults
+
+
+def summary(**changes: Any) -> dict[str, Any]:
+    """A summary in which everything fits."""
+    good = {
+        "alias": "3", "deployment_version": "3", "pod_versions": {"a": "3", "b": "3"},
+        "rollouts": 1, "rejections": 2, "online_row": {"user_id": 7, "tenure_days": 1.0},
+    }
+    return good | changes
+
+
+def test_a_summary_that_fits_has_no_faults() -> None:
+    """Alias, Deployment and all pods agree, a rollout and two refusals took place, the online row is whole."""
+    assert faults(summary()) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"deployment_version": "2"}, "the Deployment 2"),
+        ({"pod_versions": {"a": "3", "b": "2"}}, "'b': '2'"),
+        ({"pod_versions": {}}, "there are none"),
+        ({"rollouts": 0}, "no rolling update"),
+        ({"rejections": 1}, "1 of 2 refusals"),
+        ({"online_row": {"user_id": 7, "tenure_days": None}}, "missing values"),
+    ],
+)
+def test_what_does_not_fit_is_told(changes: dict[str, Any], told: str) -> None:
+    """Each disagreement is one fault of its own, in words."""
+    found = faults(summary(**changes))
+    assert len(found) == 1
+    assert told in found[0]
+
+
+def test_good_days_end_with_the_newest_and_lie_30_days_apart() -> None:
+    """Oldest first, so that each release is newer than the one before."""
+    days = [date(2026, 1, 1), date(2026, 11, 24)]
+    assert good_days(days, 3) == [date(2026, 9, 25), date(2026, 10, 25), date(2026, 11, 24)]
+
+
+def test_a_named_kubeconfig_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Any cluster that the user names is used, and never taken down."""
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
+    assert clusters.choose() == "given"
+    assert clusters.kubeconfig_of("given") == tmp_path / "config"
+    assert clusters.down() is False
+
+
+def test_the_local_node_named_by_kubeconfig_is_still_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`KUBECONFIG` may be left set to the local node's own file."""
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    monkeypatch.setenv("KUBECONFIG", str(clusters.kubeconfig_of("local")))
+    assert clusters.choose() != "given"
+
+
+def test_kind_needs_a_docker_engine_that_answers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """`kind` alone, or a docker that fails, means the local node; a docker that answers means kind."""
+    monkeypatch.delenv("KUBECONFIG", raising=False)
+    for name, code in (("kind", 0), ("docker", 1)):
+        (tmp_path / name).write_text(f"#!/bin/sh\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    assert clusters.choose() == "local"
+    (tmp_path / "docker").write_text("#!/bin/sh\nexit 0\n")
+    assert clusters.choose() == "kind"
+
+
+def test_pods_reach_this_machine_at_its_address_on_the_way_to_the_node() -> None:
+    """A node on this machine is reached from its own address."""
+    assert clusters.address_towards("127.0.0.1") == "127.0.0.1"
+
+
+def test_connections_are_of_our_types_and_hold_no_secret(tmp_path: Path) -> None:
+    """Airflow reads them from the environment, as JSON."""
+    feast = {"repo": "dags/churn/features", "registry_url": "sqlite:////r.db", "redis_url": "redis://h:1/0"}
+    found = connections("http://h:5000", tmp_path / "kubeconfig", feast)
+    assert set(found) == {"AIRFLOW_CONN_MLFLOW_DEFAULT", "AIRFLOW_CONN_KUBERNETES_DEFAULT", "AIRFLOW_CONN_FEAST_DEFAULT"}
+    assert not any("password" in value for value in found.values())
+    assert airflow_env(tmp_path, tmp_path)["AIRFLOW__CORE__LOAD_EXAMPLES"] == "False"

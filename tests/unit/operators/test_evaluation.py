@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from unittest import mock
+
+import pytest
+from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from airflow_provider_ragops import contract
+from airflow_provider_ragops.hooks.mlflow import MlflowHook
+from airflow_provider_ragops.operators.evaluation import ModelEvaluationPodOperator
+from tests.stores import register
+from tests.unit.operators.pods import KUBERNETES, TaskInstance, context, pod, terminated
+
+MODEL = "Churn"
+
+
+def operator(**changes: Any) -> ModelEvaluationPodOperator:
+    given: dict[str, Any] = {
+        "task_id": "evaluate", "image": "registry/training:1", "namespace": "ml-workloads", "model": MODEL,
+        "candidate": "2", "data_uri": "runs:/r/t.parquet", "data_digest": "d1", "partition": "2026-11-29",
+    }  # fmt: skip
+    return ModelEvaluationPodOperator(**given | changes)
+
+
+class Life:
+    """The pod's life is replaced by an evaluation run, unless ``silent``."""
+
+    def __init__(self, hook: MlflowHook) -> None:
+        self.hook = hook
+        self.silent = False
+        self.arguments: dict[str, str] = {}
+
+    def __call__(self, given: Any) -> None:
+        self.arguments = dict(zip(given.arguments[::2], given.arguments[1::2], strict=True))
+        given.pod = given.last_seen = pod(phase="Succeeded", state=terminated(0, "Completed"))
+        self.hook.registry().set_alias(MODEL, "champion", "2")  # someone moves the alias meanwhile
+        if not self.silent:
+            tags = {
+                contract.TAG_KIND: "evaluation", contract.TAG_COMPLETED: given.attempt,
+                contract.TAG_CANDIDATE: self.arguments["--candidate"],
+                contract.TAG_GATE_CHAMPION: self.arguments["--champion"],
+            }  # fmt: skip
+            self.hook.end_run(self.hook.start_run("churn", "evaluation", tags))
+
+
+@pytest.fixture
+def life(mlflow_store: MlflowHook, monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
+    """Two registered versions; no pods in the cluster."""
+    monkeypatch.setenv("AIRFLOW_CONN_KUBERNETES_DEFAULT", KUBERNETES)
+    found = Life(mlflow_store)
+    for _ in range(2):
+        register(mlflow_store, MODEL)
+    client = mock.MagicMock()
+    client.list_namespaced_pod.return_value.items = []
+    monkeypatch.setattr(KubernetesPodOperator, "execute_sync", lambda given, _: found(given))
+    with mock.patch.object(ModelEvaluationPodOperator, "hook", mock.MagicMock(core_v1_client=client)):
+        yield found
+
+
+def test_champion_is_pinned_before_the_pod_starts(life: Life) -> None:
+    """M2, M3: both versions go in by number; an alias that moves during the evaluation changes nothing."""
+    life.hook.registry().set_alias(MODEL, "champion", "1")
+    ti = TaskInstance()
+    operator().execute(context(ti))
+    assert (life.arguments["--candidate"], life.arguments["--champion"]) == ("2", "1")
+    run_id = ti.xcoms["return_value"]["run_id"]
+    assert ti.xcoms["return_value"] == {"run_id": run_id, "candidate": "2", "champion": "1"}
+    assert life.hook.run(run_id).data.tags[contract.TAG_KIND] == "evaluation"
+
+
+def test_no_champion_is_none(life: Life) -> None:
+    """The first candidate is compared with nothing."""
+    ti = TaskInstance()
+    operator().execute(context(ti))
+    assert life.arguments["--champion"] == contract.NO_VERSION
+    assert ti.xcoms["return_value"]["champion"] is None
+
+
+def test_exit_zero_without_marker_is_a_failure(life: Life) -> None:
+    """K1: a pod that ends well and leaves no finished evaluation fails the task."""
+    life.silent = True
+    ti = TaskInstance()
+    with pytest.raises(AirflowFailException, match=r"ml-workloads/train-1.*no finished run with this attempt's"):
+        operator().execute(context(ti))
+    assert ti.xcoms == {}
+
+
+@pytest.mark.parametrize(
+    ("candidate", "message"), [("None", "expected the number of a version"), ("9", "version 9 of model 'Churn'")]
+)
+def test_impossible_candidate_is_named(life: Life, candidate: str, message: str) -> None:
+    """A candidate that is no number or does not exist fails at once, without a pod."""
+    with pytest.raises(AirflowFailException, match=message):
+        operator(candidate=candidate).execute(context(TaskInstance()))
+    assert life.arguments == {}
+
+
+def test_candidate_is_templated() -> None:
+    """The candidate comes from the training task's result."""
+    assert set(ModelEvaluationPodOperator.template_fields) - set(KubernetesPodOperator.template_fields) == {
+        "model", "partition", "data_uri", "data_digest", "mlflow_tracking_uri", "mlflow_secret", "git_commit",
+        "candidate",
+    }  # fmt: skip
