@@ -131,7 +131,7 @@ check_workloads() {
     check "pretended GPUs are allocatable" grep -qx 2 \
         <(kubectl_admin get node "$NODE_NAME" -o jsonpath='{.status.allocatable.nvidia\.com/gpu}')
     check "pretended GPUs go away" "$here/gpu.sh" 0
-    check "namespace goes away" kubectl_admin delete namespace "$NAMESPACE" --timeout=60s --request-timeout=70s
+    check "namespace goes away" kubectl_admin delete namespace "$NAMESPACE" --timeout=120s --request-timeout=130s
 }
 
 # As when a session's processes are ended one by one: containers go on, everything that knew of them is dead.

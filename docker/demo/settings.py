@@ -29,6 +29,8 @@ class Settings:
     given_redis: str | None
     tier: ServingTier
     state: Path = STATE
+    # Off in the demo: a just-unpaused DAG starts its last due run at once, which would block the one slot.
+    schedule: str = "off"
 
     @classmethod
     def of(cls, cluster: Cluster) -> Settings:
@@ -80,7 +82,7 @@ class Settings:
             "RAGOPS_TRAINING_NAMESPACE": self.tier.training,
             "RAGOPS_SERVING_NAMESPACE": self.tier.namespace,
             "RAGOPS_GPUS": os.environ.get("RAGOPS_GPUS", "0"),
-            "RAGOPS_SCHEDULE": "off",
+            "RAGOPS_SCHEDULE": self.schedule,
             "RAGOPS_GIT_COMMIT": git_commit(),
             "REDIS_URL": self.redis_url,
         }

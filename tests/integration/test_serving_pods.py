@@ -60,10 +60,15 @@ class Tier:
         )
 
     def run(self, pod: str, *command: str) -> str:
-        return str(stream(
+        """Both outputs of a command in a pod."""
+        socket = stream(
             client.CoreV1Api(self.api).connect_get_namespaced_pod_exec, pod, self.namespace, command=list(command),
-            stdout=True, stderr=True, stdin=False, tty=False, _request_timeout=60,
-        ))
+            stdout=True, stderr=True, stdin=False, tty=False, _preload_content=False, _request_timeout=60,
+        )
+        socket.run_forever(timeout=60)
+        output = str(socket.read_all())
+        socket.sock.shutdown()  # close() does nothing once the far end has closed, and leaves the connection open
+        return output
 
     def assign(self, version: str) -> dict[str, Any]:
         """Write MODEL_VERSION as a release does."""

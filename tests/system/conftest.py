@@ -43,7 +43,7 @@ def airflow_standalone(
     settings = Settings(
         host=cluster.node_ip, mlflow_port=urlsplit(mlflow_server.uri).port or 0, redis_port=0,
         airflow_port=services.free_port("127.0.0.1"), given_redis=redis_server.url, tier=tier,
-        state=tmp_path_factory.mktemp("loop"),
+        state=tmp_path_factory.mktemp("loop"), schedule="on",
     )
     days = data.partitions(settings.data)
     tier.install(images, settings.mlflow_uri)
