@@ -54,7 +54,7 @@ class Fence:
         log.info("%s is sealed with token %d", self._target.slug, self.token)
         return found, record
 
-    def write(self, record: ReleaseRecord, version: str | None = None) -> Json:
+    def write(self, record: ReleaseRecord, version: str | None = None, *, drain: bool = False) -> Json:
         """Write the record, and with it MODEL_VERSION if given.
 
         :raises FencedOutError: when the target carries another token than ours.
@@ -62,7 +62,7 @@ class Fence:
 
         def fenced(found: Json) -> Change:
             self._still_ours(found)
-            return Change(record.sealed(self.token).dump(), version)
+            return Change(record.sealed(self.token).dump(), version, drain)
 
         return self._write(fenced)
 

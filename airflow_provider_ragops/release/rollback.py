@@ -29,7 +29,7 @@ def undo(
     """
     back = record if record.phase is Phase.UNDOING else record.undoing()
     log.warning("undo: back to version %s, because: %s", back.to_version or "none", reason)
-    written = fence.write(back, back.to_version)
+    written = fence.write(back, back.to_version, drain=not back.to_version)
     # Asked for the version only: the example to send lies in MLflow.
     progress = updater.wait(written, back.to_version, None, timeout, guard)
     if progress.state is not State.DONE:
@@ -39,5 +39,6 @@ def undo(
             action="The record says 'undoing': the next release resumes it; look at the pods' events.",
         )
     undone = back.with_phase(Phase.UNDONE)
-    fence.write(undone)
+    # The version again, now with the usual strategy: what differs from the chart's would stop a helm upgrade.
+    fence.write(undone, undone.to_version)
     return undone

@@ -19,11 +19,14 @@ class Change:
     :param record: the release record's text, stored in the Deployment's own annotations (never in the template:
         a new token alone must not restart pods).
     :param version: MODEL_VERSION for the template; ``None`` leaves the template as it is, ``""`` removes it.
+    :param drain: let every pod go at once. Only on the way to "no version": nothing good is served then, and as no
+        new pod ever turns Ready, waiting for one would never end.
     :param min_ready_seconds: at least this long between a pod's Ready and the next step, so that it can be asked.
     """
 
     record: str
     version: str | None = None
+    drain: bool = False
     min_ready_seconds: int = 5
 
 
@@ -37,7 +40,9 @@ def apply(found: Json, change: Change, target: ServingTarget) -> Json:
         container = _container(spec["template"], target)
         container["env"] = _with_version(container.get("env") or [], change.version)
         spec["minReadySeconds"] = max(int(spec.get("minReadySeconds", 0)), change.min_ready_seconds)
-        spec["strategy"] = _strategy(change.version)
+        # One new pod at a time and never one fewer serving.
+        unavailable: int | str = "100%" if change.drain else 0
+        spec["strategy"] = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": unavailable}}
     return body
 
 
@@ -56,10 +61,3 @@ def _container(template: Json, target: ServingTarget) -> Json:
 def _with_version(env: list[Json], version: str) -> list[Json]:
     others = [variable for variable in env if variable["name"] != ENV_MODEL_VERSION]
     return [*others, {"name": ENV_MODEL_VERSION, "value": version}] if version else others
-
-
-def _strategy(version: str) -> Json:
-    # One new pod at a time and never one fewer serving. Back to "no version" nothing good is served and no new
-    # pod ever turns Ready, so waiting for availability would never end.
-    unavailable: int | str = 0 if version else "100%"
-    return {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": unavailable}}

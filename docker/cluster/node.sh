@@ -113,6 +113,12 @@ make_unified_cgroup() {
     mkdir -p "/sys/fs/cgroup/$CGROUP"
 }
 
+# The kubelet's place for the pods' logs is not to be chosen, but a link leads it to ours, so that they go with the rest.
+make_pod_logs() {
+    mkdir -p "$STATE/pod-logs"
+    [ -e /var/log/pods ] || ln -sfn "$STATE/pod-logs" /var/log/pods
+}
+
 start_containerd() { launch containerd containerd --config "$STATE/containerd.toml"; }
 
 # Its credential and machine probes otherwise ask a cloud's metadata address and wait for another containerd.

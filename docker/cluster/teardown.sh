@@ -52,6 +52,7 @@ unmount_all() {
 # What the kubelet, shims and CNI keep in places of their own choice, found by the ids of our pods and sandboxes.
 remove_strays() {
     local path
+    if [ "$(readlink /var/log/pods)" = "$STATE/pod-logs" ]; then rm /var/log/pods; fi
     for path in "$STATE"/kubelet/pods/*; do
         rm -rf /var/log/pods/*_"${path##*/}"
     done
@@ -63,9 +64,11 @@ remove_strays() {
     done
     if [ -d /var/log/containers ]; then find /var/log/containers -xtype l -delete; fi
     # Our kubelet's root is elsewhere; beside another kubelet's directories its sockets stay.
-    if [ "$(ls -A /var/lib/kubelet 2> /dev/null)" = device-plugins ]; then rm -rf /var/lib/kubelet; fi
-    rmdir /run/containerd/s /run/containerd /var/log/pods /var/log/containers /var/lib/cni/results /var/lib/cni \
-        2> /dev/null || true
+    if [ "$(ls -A /var/lib/kubelet 2> /dev/null)" = device-plugins ]; then
+        rm -rf /var/lib/kubelet/device-plugins
+    fi
+    rmdir /var/lib/kubelet /run/containerd/s /run/containerd /var/log/pods /var/log/containers /var/lib/cni/results \
+        /var/lib/cni 2> /dev/null || true
 }
 
 tear_down() {

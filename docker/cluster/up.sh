@@ -24,6 +24,7 @@ prepare() {
     write_kubelet_config
     write_kube_proxy_config
     make_cgroups
+    make_pod_logs
     make_link
     make_rules
     umask 022

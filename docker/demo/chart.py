@@ -47,9 +47,10 @@ class ServingTier:
         except HelmError as error:
             raise DemoError(f"chart {CHART.name}: not installed into {self.namespace}: {error}") from error
 
-    def remove(self) -> None:
+    def remove(self, *, wait: bool = True) -> None:
         """Uninstall the chart, and delete its namespaces where they are ours. Safe to repeat.
 
+        :param wait: until they are gone, so that they can be made again; a pod may take its grace period.
         :raises DemoError: when it does not go in two minutes.
         """
         from helm_python import Config, HelmError
@@ -62,7 +63,7 @@ class ServingTier:
         for name in self._our_namespaces():
             _core(self.cluster).delete_namespace(name, _request_timeout=10)
         deadline = time.monotonic() + 120
-        while left := self._our_namespaces():
+        while wait and (left := self._our_namespaces()):
             if time.monotonic() > deadline:
                 raise DemoError(f"namespaces {left}: still being deleted after 120 s. Look at what is in them.")
             time.sleep(1)

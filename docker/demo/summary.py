@@ -69,7 +69,7 @@ def tell(summary: Summary, pages: dict[str, str], say: Callable[[str], None] = p
     for one in reversed(summary["releases"]):
         say(f"  release {one['from'] or 'none'} -> {one['to']}: {one['outcome']}")
     for one in summary["refusals"]:
-        say(f"Refused by {one['by']}, {one['what']}, partition {one['partition']}: {'; '.join(one['reasons'])[:400]}")
+        say(f"Refused by {one['by']}, {one['what']}, partition {one['partition']}: {' '.join(one['reasons'])[:400]}")
     say(f"Answer of /invocations: {json.dumps(summary['answer']['reply'])[:200]}")
     say(f"Online row in Redis: {json.dumps(summary['online_row'])}")
     for name, address in pages.items():

@@ -56,7 +56,7 @@ def _leave_cluster(cluster: clusters.Cluster, say: Callable[[str], None]) -> Non
     from urllib3.exceptions import HTTPError
 
     try:
-        chart.ServingTier(cluster).remove()
+        chart.ServingTier(cluster).remove(wait=False)
         say("serving tier: removed from the cluster, which was not brought up here and stays")
     except (DemoError, ApiException, HTTPError, OSError) as error:
         say(f"serving tier: the cluster of {cluster.kubeconfig} did not answer, nothing removed there ({error})")

@@ -20,14 +20,15 @@ builder() { timeout 1800 buildah "${STORAGE[@]}" "$@"; }
 
 prepare_builder() {
     local driver
-    need_packages buildah debootstrap ca-certificates 9>&-
+    # Debian 13's buildah does not start without netavark, although nothing here uses a container network.
+    need_packages buildah netavark debootstrap ca-certificates 9>&-
     mkdir -p "$CACHE" "$IMAGE_ARCHIVES"
     (umask 077 && mkdir -p "$BUILD_RUN")
     driver=$(storage_driver)
     STORAGE=(--root "$CACHE/containers-$driver" --runroot "$BUILD_RUN" --storage-driver "$driver")
 }
 
-built() { builder images --quiet "$1" > /dev/null 2>&1; }
+built() { builder inspect --type image "$1" > /dev/null 2>&1; }
 
 # The base of bases: Debian 12 with its Python 3.11, made where no registry need answer.
 make_rootfs() {

@@ -1,6 +1,6 @@
 """Carry this machine's pip settings into an image build: ``python3 pip_settings.py OUTPUT``.
 
-Writes a pip.conf to OUTPUT and prints the local files and directories that it names, one a line, for the build to mount.
+Writes a pip.conf to OUTPUT and prints the local files and directories that it names, one a line: the build mounts them.
 The file is mounted and never copied: no address or path of this machine ends up in an image.
 """
 

@@ -118,8 +118,13 @@ def register(uri: str, folder: Path) -> tuple[str, str, str]:
 
 
 @pytest.fixture(scope="module")
-def tier(cluster, images, mlflow_server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tier]:
-    first, second, tampered = register(mlflow_server.uri, tmp_path_factory.mktemp("models"))
+def versions(mlflow_server, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str, str]:
+    return register(mlflow_server.uri, tmp_path_factory.mktemp("models"))
+
+
+@pytest.fixture
+def tier(cluster, images, mlflow_server, versions: tuple[str, str, str]) -> Iterator[Tier]:
+    first, second, tampered = versions
     api = config.new_client_from_config(str(cluster.kubeconfig))
     namespace = f"serving-{uuid.uuid4().hex[:8]}"
     repository, _, tag = images.serving.rpartition(":")
@@ -207,7 +212,10 @@ def test_what_is_and_is_not_in_the_image(tier: Tier) -> None:
 
 def test_a_version_with_changed_files_never_turns_ready(tier: Tier) -> None:
     """M4: the new pod says why and takes no request; the pods before it go on."""
+    progress = tier.updater.wait(tier.assign(tier.versions[0]), tier.versions[0], QUESTION, 240, lambda: None)
+    assert progress.state is State.DONE, progress.reason
     before = {pod.name for pod in tier.pods() if pod.ready}
+    assert len(before) == 2
     tier.assign(tier.tampered)
 
     def said() -> bool:

@@ -113,7 +113,7 @@ def backfill(loop: Loop, day: date) -> dict[str, str]:
     """Backfill one day as the UI does; the states of its run's tasks."""
     known = {one["dag_run_id"] for one in runs(loop, "backfill")}
     start = datetime(day.year, day.month, day.day, tzinfo=timezone.utc)
-    loop.api.call("POST", "/backfills", {
+    made = loop.api.call("POST", "/backfills", {
         "dag_id": DAG, "from_date": start.isoformat(), "to_date": (start + timedelta(hours=23)).isoformat(),
         "reprocess_behavior": "completed", "max_active_runs": 1,
     })
@@ -122,6 +122,8 @@ def backfill(loop: Loop, day: date) -> dict[str, str]:
     assert [one["partition_key"] for one in found] == [str(day)]
     done = loop.api.wait(DAG, found[0]["dag_run_id"], deadline=600, progress=lambda tasks: None)
     assert done.state == "success", done.tasks
+    # The scheduler closes the backfill some time after its last run; until then it refuses another.
+    wait_for(lambda: loop.api.call("GET", f"/backfills/{made['id']}")["completed_at"], 120)
     return done.tasks
 
 

@@ -87,6 +87,6 @@ def test_connections_are_of_our_types_and_hold_no_secret(tmp_path: Path) -> None
     """Airflow reads them from the environment, as JSON."""
     feast = {"repo": "dags/churn/features", "registry_url": "sqlite:////r.db", "redis_url": "redis://h:1/0"}
     found = connections("http://h:5000", tmp_path / "kubeconfig", feast)
-    assert set(found) == {"AIRFLOW_CONN_MLFLOW_DEFAULT", "AIRFLOW_CONN_KUBERNETES_DEFAULT", "AIRFLOW_CONN_FEAST_DEFAULT"}
+    assert set(found) == {f"AIRFLOW_CONN_{kind}_DEFAULT" for kind in ("MLFLOW", "KUBERNETES", "FEAST")}
     assert not any("password" in value for value in found.values())
     assert airflow_env(tmp_path, tmp_path)["AIRFLOW__CORE__LOAD_EXAMPLES"] == "False"

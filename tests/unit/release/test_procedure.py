@@ -145,6 +145,8 @@ def test_bad_first_version_is_undone_to_none() -> None:
     with pytest.raises(RolloutFailedError, match="Version none is serving again"):
         world.release("1")
     assert world.tier.version() == ""
+    # Left as the chart has it: a helm upgrade would stop at a strategy that someone else owns.
+    assert world.tier.deployment["spec"]["strategy"]["rollingUpdate"] == {"maxSurge": 1, "maxUnavailable": 0}
     assert world.record["to_version"] == ""
     assert "champion" not in world.registry.aliases
 
