@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
@@ -60,6 +60,7 @@ TAG_GATE_REPORT = "ragops.gate.report"  # runs:/ URI of the report
 TAG_GATE_CHAMPION = "ragops.gate.champion"  # the version judged against, or NO_VERSION
 TAG_QUARANTINED = "ragops.quarantined"  # the reason
 TAG_RELEASE_ID = "ragops.release_id"
+TAG_REPLACED_BY = "ragops.replaced_by"
 TAG_MODEL_DIGEST = "ragops.model_digest"  # tree_digest of the model's files, checked before they are unpickled
 
 # Artifact paths inside an MLflow run.
@@ -124,12 +125,14 @@ class Partition:
     def parse(cls, key: str) -> Partition:
         """Read ``2026-11-29`` or ``2026-11-01_2026-11-07`` (both days included).
 
+        A range of one day is that day: :attr:`key` gives the one text that a partition is known by.
+
         :raises PartitionError: when the text is neither.
         """
-        first, _, last = key.partition("_")
+        first, separator, last = key.partition("_")
         try:
-            start, end = (cls.of_day(date.fromisoformat(day)) for day in (first, last or first))
-        except ValueError as error:
+            start, end = (cls.of_day(_day(text)) for text in (first, last if separator else first))
+        except (ValueError, OverflowError) as error:
             raise _partition_error(
                 repr(key), "YYYY-MM-DD or YYYY-MM-DD_YYYY-MM-DD", repr(key), "Correct the partition."
             ) from error
@@ -177,10 +180,18 @@ class Partition:
             day += ONE_DAY
 
 
+def _day(text: str) -> date:
+    # fromisoformat alone also takes 20261129 and 2026-W48-7, which would be second keys of the same day.
+    if not _DAY.fullmatch(text):
+        raise ValueError(text)
+    return date.fromisoformat(text)
+
+
 def _partition_error(subject: str, expected: str, seen: str, action: str) -> PartitionError:
     return PartitionError(f"partition {subject}", expected=expected, seen=seen, action=action)
 
 
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DNS_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
@@ -221,6 +232,20 @@ class ServingTarget:
                 f"serving target {self.namespace}/{self.deployment}",
                 expected="the name of a registered model", seen="an empty name", action="Set model.",
             )
+
+    @classmethod
+    def of(cls, fields: dict[str, Any]) -> ServingTarget:
+        """Make a target from (rendered) fields; numbers may be text.
+
+        :raises ConfigurationError: naming a field that is unknown, missing or no number.
+        """
+        try:
+            return cls(**{**fields, "port": int(fields.get("port", SERVING_PORT))})
+        except (TypeError, ValueError) as error:
+            raise ConfigurationError(
+                "serving target", expected=f"the fields {', '.join(cls.__dataclass_fields__)}",
+                seen=f"{fields!r}: {error}", action="Correct the target.",
+            ) from error
 
     @property
     def lock_name(self) -> str:
@@ -279,6 +304,14 @@ def file_digest(path: str | Path) -> str:
 def registration_key(model: str, partition: str, data_digest: str, params_digest: str, image: str) -> str:
     """Names the work of one training: equal keys mean the same version, made once."""
     return digest(model, partition, data_digest, params_digest, image)
+
+
+def is_completed(marker: str | None, run_status: str, run_tags: Mapping[str, str]) -> bool:
+    """Proof of a finished attempt: the run is FINISHED and carries the same completion marker as its version.
+
+    :param marker: the version's tag :data:`TAG_COMPLETED`; None or empty where it has none.
+    """
+    return bool(marker) and run_status == "FINISHED" and run_tags.get(TAG_COMPLETED) == marker
 
 
 def tree_digest(folder: Path) -> str:

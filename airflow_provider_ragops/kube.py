@@ -36,70 +36,81 @@ class Kube:
     def get(self, path: str) -> Json | None:
         """Read one object; ``None`` where it does not exist. Reads are consistent (no resourceVersion)."""
         found = self._call("GET", path, missing_ok=True)
-        return None if found is None else dict(json.loads(found))
+        return None if found is None else self._parsed(path, found)
 
     def list(self, path: str, selector: str) -> list[Json]:
         found = self._call("GET", path, query={"labelSelector": selector})
-        return list(json.loads(found or "{}").get("items") or [])
+        return list(self._parsed(path, found).get("items") or [])
 
     def create(self, path: str, body: Json) -> Json:
         """:raises ConflictError: when an object of this name exists already."""
-        return dict(json.loads(self._call("POST", path, body=body) or "{}"))
+        return self._parsed(path, self._call("POST", path, body=body))
 
     def replace(self, path: str, body: Json) -> Json:
         """Write a whole object by compare-and-swap on its ``metadata.resourceVersion``.
 
-        :raises ConflictError: when the object changed since ``body`` was read.
+        :raises ConflictError: when the object changed, or went, since ``body`` was read.
         """
         if not body.get("metadata", {}).get("resourceVersion"):
             raise ValueError(f"replace {path}: the body carries no resourceVersion; read the object first")
-        return dict(json.loads(self._call("PUT", path, body=body) or "{}"))
+        return self._parsed(path, self._call("PUT", path, body=body))
 
     def text(self, path: str, query: Mapping[str, str] | None = None) -> str:
         return self._call("GET", path, query=query) or ""
 
     def proxy(self, path: str, method: str = "GET", body: Json | None = None,
-              query: Mapping[str, str] | None = None) -> tuple[int, str]:
+              query: Mapping[str, str] | None = None, timeout: float | None = None) -> tuple[int, str]:
         """Ask a pod or Service through the API server; returns its status and body, whatever the status is."""
         try:
-            response = self._send(method, path, body, query)
+            return 200, self._send(method, path, body, query, timeout)
         except _api_exception() as error:
             return int(error.status or 0), _text(error.body)
-        return int(response.status), _text(response.data)
 
     def _call(self, method: str, path: str, *, body: Json | None = None,
               query: Mapping[str, str] | None = None, missing_ok: bool = False) -> str | None:
         try:
-            return _text(self._send(method, path, body, query).data)
+            return self._send(method, path, body, query)
         except _api_exception() as error:
             if error.status == 404 and missing_ok:
                 return None
             raise self._named(method, path, int(error.status or 0), _reason(error)) from error
 
-    def _send(self, method: str, path: str, body: Json | None, query: Mapping[str, str] | None) -> Any:
+    def _send(self, method: str, path: str, body: Json | None, query: Mapping[str, str] | None,
+              timeout: float | None = None) -> str:
+        """The body of a good answer; the client raises for any other."""
         from urllib3.exceptions import HTTPError
 
         headers = {"Accept": "application/json, */*"} | ({"Content-Type": "application/json"} if body else {})
         try:
-            return self._client.call_api(
+            response = self._client.call_api(
                 path, method, query_params=list((query or {}).items()), header_params=headers, body=body,
                 auth_settings=["BearerToken"], _preload_content=False, _return_http_data_only=True,
-                _request_timeout=self._timeout,
+                _request_timeout=timeout or self._timeout,
             )
-        except (HTTPError, OSError) as error:
-            raise UnreachableError(
-                f"Kubernetes API {self.address}", expected=f"an answer to {method} {path} within {self._timeout:g} s",
-                seen=f"{type(error).__name__}: {str(error)[:200]}",
-                action="Check the address in the Kubernetes connection and that the API server is up.",
-            ) from error
+            return _text(response.data)  # read here: the body may stall or be cut, too
+        # The generated client answers a failed TLS handshake or an undecodable body with the last two.
+        except (HTTPError, OSError, AttributeError, UnicodeDecodeError) as error:
+            raise self._unreachable(method, path, f"{type(error).__name__}: {str(error)[:200]}") from error
+
+    def _unreachable(self, method: str, path: str, seen: str) -> UnreachableError:
+        return UnreachableError(
+            f"Kubernetes API {self.address}", expected=f"an answer to {method} {path} within {self._timeout:g} s",
+            seen=seen, action="Check the address in the Kubernetes connection and that the API server is up.",
+        )
+
+    def _parsed(self, path: str, text: str | None) -> Json:
+        try:
+            return dict(json.loads(text or "{}"))
+        except (ValueError, TypeError) as error:
+            raise self._unreachable("JSON for", path, f"no JSON: {(text or '')[:120]!r}") from error
 
     def _named(self, method: str, path: str, status: int, reason: str) -> Exception:
         subject, seen = f"Kubernetes {method} {path}", f"{status} {reason}"
-        if status == 409:
+        if status == 409 or (status == 404 and method == "PUT"):
             return ConflictError(subject, expected="the object as we read it", seen=seen, action="Read it again.")
         if status in _LATER:
             return UnreachableError(f"Kubernetes API {self.address}", expected=f"{method} {path} to be served",
-                                    seen=seen, action="It may pass; the call is repeated within its deadline.")
+                                    seen=seen, action="It may pass: try again.")
         action = {401: "Check the credentials of the Kubernetes connection.",
                   403: "Grant this verb to the connection's account (see docker/chart, Role ragops-releaser).",
                   404: "Check the namespace and the name."}.get(status, "Read the reason; the object was refused.")

@@ -23,9 +23,10 @@ from airflow_provider_ragops.exceptions import (
     ConflictError,
     LockHeldError,
     LockLostError,
+    RagopsError,
     UnreachableError,
 )
-from airflow_provider_ragops.locking.record import NEVER_HELD
+from airflow_provider_ragops.locking.record import NEVER_HELD, LockRecord
 from airflow_provider_ragops.locking.store import LockStore, Stored
 
 log = logging.getLogger(__name__)
@@ -83,11 +84,11 @@ class Lock:
         if not holder:
             raise ConfigurationError(store.subject, expected="a holder's name", seen="none", action="Name the holder.")
         self.identity = f"{holder}/{uuid.uuid4()}"
-        self._store, self._purpose, self._times = store, purpose, times or LockTimes()
+        self._store, self._purpose, self.times = store, purpose, times or LockTimes()
         self._clock, self._sleep, self._now = clock, sleep, now
         self._mine: Stored | None = None
         self._valid_until = self._hold_until = float("-inf")
-        self._observed_version: str | None = None
+        self._observed: LockRecord | None = None
         self._observed_at = 0.0
         self._write = threading.Lock()
 
@@ -104,7 +105,7 @@ class Lock:
         :raises LockHeldError: when it was not free within ``wait``; the message says who holds it.
         :raises LockRecordError: when the object holds something else.
         """
-        deadline = self._clock() + self._times.wait
+        deadline = self._clock() + self.times.wait
         last = ""
         while True:
             reason = self._try_acquire()
@@ -115,11 +116,11 @@ class Lock:
                 last = reason
             if self._clock() >= deadline:
                 raise LockHeldError(
-                    self._store.subject, expected=f"to get it within {self._times.wait:g} s", seen=reason,
+                    self._store.subject, expected=f"to get it within {self.times.wait:g} s", seen=reason,
                     action="Look at that holder's task; a dead holder's lease ends by itself.",
                 )
             # Jitter is for spreading waiters, not for secrets.
-            self._sleep(self._times.retry * random.uniform(1.0, 1.2))  # noqa: S311
+            self._sleep(self.times.retry * random.uniform(1.0, 1.2))  # noqa: S311
 
     def _try_acquire(self) -> str | None:
         """One try; returns why it did not succeed."""
@@ -130,29 +131,32 @@ class Lock:
             # Held by our own uuid: an earlier write of this process was applied and its reply lost.
             if seen and not record.free and record.holder != self.identity and not self._expired(seen):
                 return f"held by {record.describe()}"
-            stamp = self._now().isoformat(timespec="seconds")
+            stamp = self._now().isoformat()
             if record.holder == self.identity:
                 wanted = record.renewed(stamp)
             else:
-                wanted = record.taken_by(self.identity, self._times.lease, self._purpose, stamp)
+                wanted = record.taken_by(self.identity, self.times.lease, self._purpose, stamp)
             self._accept(self._store.write(wanted, seen), started)
         except ConflictError:
             return "someone else wrote it first"
         except UnreachableError as error:
             return str(error)
-        self._hold_until = started + self._times.max_hold
+        self._hold_until = started + self.times.max_hold
         return None
 
     def _expired(self, seen: Stored) -> bool:
-        """By my clock, since I last saw the record change, and by the record's own lease, not mine."""
-        if seen.version != self._observed_version:
-            self._observed_version, self._observed_at = seen.version, self._clock()
+        """By my clock, since I last saw the record change, and by the record's own lease, not mine.
+
+        The record, not the object's version: a stranger who touches the object does not renew the lock.
+        """
+        if seen.record != self._observed:
+            self._observed, self._observed_at = seen.record, self._clock()
             return False
         return self._clock() - self._observed_at >= seen.record.lease_seconds
 
     def _accept(self, stored: Stored, started: float) -> None:
         # Validity counts from before the request: the reply may have been slow.
-        self._mine, self._valid_until = stored, started + self._times.renew_deadline
+        self._mine, self._valid_until = stored, started + self.times.renew_deadline
 
     def renew(self) -> None:
         """Write the record again.
@@ -163,13 +167,14 @@ class Lock:
         with self._write:
             mine, started = self._mine, self._clock()
             if mine is None or started >= self._hold_until:
-                raise self._lost("it is not held" if mine is None else f"held for over {self._times.max_hold:g} s")
-            stamp = self._now().isoformat(timespec="seconds")
+                raise self._lost("it is not held" if mine is None else f"held for over {self.times.max_hold:g} s")
+            wanted = mine.record.renewed(self._now().isoformat())
             try:
-                self._accept(self._store.write(mine.record.renewed(stamp), mine), started)
+                self._accept(self._store.write(wanted, mine), started)
             except ConflictError:
-                # Ours, with a lost reply before, or a foreign key changed; or truly taken over.
-                self._accept(self._reread(), started)
+                # Ours, with a lost reply before, or a foreign key changed; or truly taken over. Only a write of our
+                # own counts: others judge the lease by the record's last change.
+                self._accept(self._store.write(wanted, self._reread()), started)
 
     def _reread(self) -> Stored:
         seen = self._store.read()
@@ -200,7 +205,8 @@ class Lock:
                     return
                 except ConflictError:
                     continue
-                except UnreachableError as error:
+                except RagopsError as error:
+                    # Whatever the block ended with is what the reader must see.
                     log.warning("%s: not released, its lease will end by itself: %s", self._store.subject, error)
                     return
 
@@ -212,11 +218,11 @@ class Lock:
 
 
 @contextmanager
-def held(lock: Lock, renew_every: float = 5.0) -> Iterator[Lock]:
+def held(lock: Lock) -> Iterator[Lock]:
     """Hold the lock for a block of code, renewing it from a thread; released on every way out."""
     lock.acquire()
     done = threading.Event()
-    thread = threading.Thread(target=_keep_renewing, args=(lock, done, renew_every), daemon=True, name="lock-renewal")
+    thread = threading.Thread(target=_keep_renewing, args=(lock, done), daemon=True, name="lock-renewal")
     thread.start()
     try:
         yield lock
@@ -226,12 +232,13 @@ def held(lock: Lock, renew_every: float = 5.0) -> Iterator[Lock]:
         lock.release()
 
 
-def _keep_renewing(lock: Lock, done: threading.Event, every: float) -> None:
-    while not done.wait(every):
+def _keep_renewing(lock: Lock, done: threading.Event) -> None:
+    while not done.wait(lock.times.renew_deadline / 4):
         try:
             lock.renew()
-        except UnreachableError as error:
-            log.warning("lock renewal: %s", error)
         except LockLostError as error:
             log.error("lock renewal stopped: %s", error)  # noqa: TRY400 - the message is whole, a trace adds nothing
             return
+        except RagopsError as error:
+            # The hold ends by its own clock if this does not pass.
+            log.warning("lock renewal: %s", error)

@@ -162,6 +162,8 @@ class QualityGateOperator(BaseBranchOperator):
         """Keep report and verdict in MLflow; the verdict tag comes last, because it is what others look for."""
         uri = f"runs:/{self.evaluation_run_id}/{REPORT_FILE}"
         self.hook.log_json(self.evaluation_run_id, REPORT_FILE, {"model": self.model, **report.as_dict()})
+        # Judged before, against another champion: that verdict must not stand beside the new champion's number.
+        self.hook.registry().set_tags(self.model, report.candidate, {TAG_GATE_VERDICT: "being judged"})
         tags = {
             TAG_GATE_CHAMPION: report.champion or NO_VERSION,
             TAG_GATE_REPORT: uri,

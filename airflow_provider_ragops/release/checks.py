@@ -11,10 +11,12 @@ from airflow_provider_ragops.contract import (
     TAG_GATE_VERDICT,
     TAG_PARTITION,
     TAG_QUARANTINED,
+    Partition,
 )
 from airflow_provider_ragops.exceptions import ReleaseRefusedError
 from airflow_provider_ragops.promotion.registry import VersionInfo
 from airflow_provider_ragops.release.record import ReleaseRecord
+from airflow_provider_ragops.rollout.status import Rollout
 
 
 def require_releasable(candidate: VersionInfo, record: ReleaseRecord) -> None:
@@ -41,5 +43,17 @@ def _objections(candidate: VersionInfo, record: ReleaseRecord) -> Iterator[str]:
     if TAG_QUARANTINED in tags:
         yield f"it is quarantined: {tags[TAG_QUARANTINED]}"
     partition = tags.get(TAG_PARTITION, "")
-    if partition < record.newest_partition:
-        yield f"its partition {partition or 'unknown'} is older than {record.newest_partition}, already released"
+    if not partition:
+        yield f"it does not say which partition it was trained for (tag {TAG_PARTITION})"
+    elif record.newest_partition and Partition.parse(partition).end < Partition.parse(record.newest_partition).end:
+        yield f"its partition {partition} is older than {record.newest_partition}, already released"
+
+
+def require_rollable(seen: Rollout, subject: str) -> None:
+    """:raises ReleaseRefusedError: when the Deployment is paused or has no pods to roll."""
+    reason = "it is paused" if seen.paused else "it is scaled to 0 replicas" if seen.desired < 1 else ""
+    if reason:
+        raise ReleaseRefusedError(
+            f"Deployment {subject}", expected="at least one replica and no pause", seen=reason,
+            action="Nothing was touched. Scale or resume it, then clear this task.",
+        )

@@ -75,7 +75,7 @@ class Fence:
             raise FencedOutError(
                 f"Deployment {self._target.slug}", expected=f"our token {self.token} (mine)",
                 seen=f"token {record.token if record else 'none'} (current)",
-                action="A newer release went on without this one; nothing was written.",
+                action="Another release, or a new Deployment, took its place; nothing more was written.",
             )
         template = version_of(found["spec"]["template"], self._target.container)
         if template != record.to_version:
@@ -86,10 +86,12 @@ class Fence:
 
     def _write(self, change: Callable[[Json], Change]) -> Json:
         for left in range(self._tries - 1, -1, -1):
-            self._guard()
             try:
                 found = self._updater.read()
-                return self._updater.write(found, change(found))
+                wanted = change(found)
+                # Asked after the read: whoever is paused from here on meets a changed resourceVersion.
+                self._guard()
+                return self._updater.write(found, wanted)
             except (ConflictError, UnreachableError) as error:
                 if not left:
                     raise

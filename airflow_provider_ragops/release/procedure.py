@@ -17,24 +17,25 @@ from airflow_provider_ragops.contract import (
     TAG_PARTITION,
     TAG_QUARANTINED,
     TAG_RELEASE_ID,
+    TAG_REPLACED_BY,
     ServingTarget,
 )
 from airflow_provider_ragops.exceptions import (
-    RagopsError,
     RegistryError,
     ReleaseRefusedError,
     RolloutFailedError,
     TargetError,
+    UnreachableError,
 )
-from airflow_provider_ragops.promotion.ledger import Ledger, LedgerEntry
+from airflow_provider_ragops.promotion.ledger import Ledger, LedgerEntry, Outcome
 from airflow_provider_ragops.promotion.registry import ModelRegistry, VersionInfo
-from airflow_provider_ragops.release.checks import require_releasable
+from airflow_provider_ragops.release.checks import require_releasable, require_rollable
 from airflow_provider_ragops.release.fence import Fence
 from airflow_provider_ragops.release.reconcile import Need, decide
 from airflow_provider_ragops.release.record import Phase, ReleaseRecord
 from airflow_provider_ragops.release.rollback import undo
 from airflow_provider_ragops.release.verify import Verification
-from airflow_provider_ragops.rollout.status import State, version_of
+from airflow_provider_ragops.rollout.status import State, read_rollout, version_of
 from airflow_provider_ragops.rollout.updater import Updater
 
 log = logging.getLogger(__name__)
@@ -46,7 +47,7 @@ _ROUNDS = 4
 
 @dataclass(frozen=True)
 class ReleaseRequest:
-    """:param release_id: the same for every try of one task instance, so that a retry is the same release."""
+    """:param release_id: who asks: the same for every try of one task instance."""
 
     version: str
     release_id: str
@@ -99,22 +100,29 @@ class Release:
         """
         _, record = self.fence.seal(lock_token)
         record, resuming = self._reconcile(record, request)
-        if record.phase is Phase.DONE and record.to_version == request.version:
+        if record.to_version == request.version and not resuming:
             log.info("version %s is already the served champion of %s", request.version, self.target.slug)
+            self._clean(record)
             return ReleaseOutcome(request.version, record.from_version, self.fence.token, record.release_id, False)
         candidate = self.registry.version(self.target.model, request.version)
-        if not resuming:
-            require_releasable(candidate, record)
         example = self.registry.input_example(self.target.model, request.version)
         verification = Verification(self.updater, self.target, self.guard)
-        verification.measure_before(record.to_version, example)
+        verification.measure_before(record.from_version if resuming else record.to_version, example)
         if not resuming:
-            self._open(request, record, candidate)
-            record = record.rolling(request.release_id, request.version)
+            self._require_releasable(candidate, record)
+            # Not the request's id alone: each rollout is an entry of its own, also the second one of a retried task.
+            rollout = f"{request.release_id}-{self.fence.token}"
+            self._open(rollout, request, record, candidate)
+            record = record.rolling(rollout, request.version)
         written = self.fence.write(record, request.version)
         fault = self._roll(written, request.version, example) or verification.fault(request.version, example)
         if fault:
-            self._undo(record, fault)
+            back = self._undo(record, fault)
+            raise RolloutFailedError(
+                f"release of version {request.version} to {self.target.slug}",
+                expected="every pod to serve it and answer", seen=fault,
+                action=f"Version {back.to_version or 'none'} is serving again; {request.version} is quarantined.",
+            )
         record = record.with_phase(Phase.VERIFIED)
         self.fence.write(record)
         self._promote(record, candidate)
@@ -127,21 +135,18 @@ class Release:
             template = version_of(self.updater.read()["spec"]["template"], self.target.container)
             # Where pods are on the way the alias does not matter, and MLflow may be what is down.
             moving = record.phase in (Phase.ROLLING, Phase.UNDOING)
-            alias = "" if moving else self.registry.alias(self.target.model, self.target.champion) or ""
+            alias = "" if moving else self._alias()
             decision = decide(record, template, alias, request.version)
             log.info("reconcile: %s: %s", decision.need, decision.reason)
             if decision.need is Need.NOTHING:
-                self._close_stale(request)
+                self._close_stale()
                 return record, False
             if decision.need is Need.RESUME:
                 return record, True
             if decision.need is Need.REFUSE:
-                raise ReleaseRefusedError(
-                    f"release of version {request.version} to {self.target.slug}", expected="the target as we left it",
-                    seen=decision.reason, action="Nothing was touched. Set it back, or adopt it by a reconcile.",
-                )
+                raise self._edited(decision.reason)
             if decision.need is Need.UNDO:
-                record = self._interrupted(record, decision.reason)
+                record = self._undo(record, "")
             else:
                 record = self._promote(record, self.registry.version(self.target.model, record.to_version))
         raise TargetError(
@@ -149,20 +154,48 @@ class Release:
             seen=decision.reason, action="Look at the release record and the alias.",
         )
 
-    def _close_stale(self, request: ReleaseRequest) -> None:
+    def _edited(self, seen: str) -> ReleaseRefusedError:
+        return ReleaseRefusedError(
+            f"release to {self.target.slug}", expected="the target as the last release left it", seen=seen,
+            action="The edit was left as it is. Set it back by hand, then clear this task.",
+        )
+
+    def _alias(self) -> str:
+        return self.registry.alias(self.target.model, self.target.champion) or ""
+
+    def _require_releasable(self, candidate: VersionInfo, record: ReleaseRecord) -> None:
+        require_releasable(candidate, record)
+        require_rollable(read_rollout(self.updater.read(), self.target.container), self.target.slug)
+
+    def _close_stale(self) -> None:
         """Entries of releases that ended between opening the ledger and touching the target."""
         for entry in self.ledger.open_entries(self.target.slug):
-            if entry.release_id != request.release_id:
-                self.ledger.close(entry.release_id, "aborted", "it ended before it touched the target")
+            self._close(entry.release_id, "aborted", "it ended before it touched the target")
 
-    def _interrupted(self, record: ReleaseRecord, reason: str) -> ReleaseRecord:
-        undone = undo(record, reason, self.fence, self.updater, timeout=self.timeout, guard=lambda: self.guard(2.0))
-        self.ledger.close(undone.release_id, "undone", reason)
-        return undone
+    def _close(self, release_id: str, outcome: Outcome, reason: str) -> None:
+        """The ledger is derived: an entry that is missing or was closed otherwise must not stop a release."""
+        try:
+            self.ledger.close(release_id, outcome, reason)
+        except RegistryError:
+            log.exception("ledger entry %s could not be closed as %s", release_id, outcome)
 
-    def _open(self, request: ReleaseRequest, record: ReleaseRecord, candidate: VersionInfo) -> None:
+    def _undo(self, record: ReleaseRecord, fault: str) -> ReleaseRecord:
+        return undo(
+            record, fault, self.fence, self.updater,
+            settle=self._settle, timeout=self.timeout, guard=lambda: self.guard(2.0),
+        )
+
+    def _settle(self, back: ReleaseRecord) -> None:
+        """Quarantine a version that was undone for a fault, and close its entry."""
+        if back.fault:
+            self.registry.set_tags(self.target.model, back.from_version, {TAG_QUARANTINED: back.fault})
+        self._close(back.release_id, "undone", back.fault or "its release was interrupted, another version was wanted")
+
+    def _open(
+        self, release_id: str, request: ReleaseRequest, record: ReleaseRecord, candidate: VersionInfo,
+    ) -> None:
         self.ledger.open(LedgerEntry(
-            release_id=request.release_id, target=self.target.slug, model=self.target.model,
+            release_id=release_id, target=self.target.slug, model=self.target.model,
             from_version=record.to_version or None, to_version=request.version, token=self.fence.token,
             actor=request.actor, reason=request.reason, gate_report=candidate.tags.get(TAG_GATE_REPORT, ""),
             opened_at=self.now(),
@@ -172,44 +205,42 @@ class Release:
         progress = self.updater.wait(written, version, example, self.timeout, lambda: self.guard(0.0))
         return "" if progress.state is State.DONE else progress.reason
 
-    def _undo(self, record: ReleaseRecord, fault: str) -> None:
-        bad = record.to_version
-        undone = undo(record, fault, self.fence, self.updater, timeout=self.timeout, guard=lambda: self.guard(2.0))
-        afterwards = ""
-        try:
-            self.registry.set_tags(self.target.model, bad, {TAG_QUARANTINED: fault[:500]})
-            self.ledger.close(undone.release_id, "undone", fault)
-        except RagopsError as error:
-            # The pods are back, which is what counts; say that the books lag instead of hiding the fault.
-            log.exception("the undo stands, but MLflow was not told")
-            afterwards = f" MLflow was not told: {error}"
-        raise RolloutFailedError(
-            f"release of version {bad} to {self.target.slug}", expected="every pod to serve it and answer",
-            seen=fault,
-            action=f"Version {undone.to_version or 'none'} is serving again; {bad} is quarantined.{afterwards}",
-        )
-
     def _promote(self, record: ReleaseRecord, candidate: VersionInfo) -> ReleaseRecord:
         """Move the alias, close the ledger, and only then say ``done``; safe to repeat."""
         model, version = self.target.model, record.to_version
+        if (alias := self._alias()) not in ("", record.from_version, version):
+            raise self._edited(f"the champion alias was moved to {alias} meanwhile")
         # Alias writes are not fenced: the hold must be as fresh as it can be.
         self.renew()
         self.guard(2.0)
         self.registry.set_alias(model, self.target.champion, version)
-        self.registry.set_tags(model, version, {TAG_RELEASE_ID: record.release_id})
-        self.ledger.close(record.release_id, "released", f"served by {self.target.slug} and verified")
-        found = self.registry.alias(model, self.target.champion)
-        if found != version:
+        self._tag(record)
+        self._close(record.release_id, "released", f"served by {self.target.slug} and verified")
+        if (found := self._alias()) != version:
             raise RegistryError(
                 f"alias {self.target.champion!r} of model {model}", expected=f"version {version}, just written",
                 seen=f"version {found or 'none'}", action="Someone else moved it meanwhile; find out who.",
             )
-        done = record.with_phase(Phase.DONE, candidate.tags.get(TAG_PARTITION, ""))
+        done = record.done(candidate.tags.get(TAG_PARTITION, ""))
         self.fence.write(done)
         log.info("version %s is champion of %s", version, self.target.slug)
         return done
 
+    def _tag(self, record: ReleaseRecord) -> None:
+        """Both versions say what became of them; the released one waits no longer under the challenger alias."""
+        model, version = self.target.model, record.to_version
+        self.registry.set_tags(model, version, {TAG_RELEASE_ID: record.release_id})
+        if record.from_version:
+            self.registry.set_tags(model, record.from_version, {TAG_REPLACED_BY: version})
+        if self.registry.alias(model, self.target.challenger) == version:
+            self.registry.delete_alias(model, self.target.challenger)
+
     def _clean(self, record: ReleaseRecord) -> None:
-        if self.clean is not None:
-            self.guard(2.0)
+        if self.clean is None:
+            return
+        self.guard(2.0)
+        try:
             self.clean({record.to_version, record.from_version, record.last_good} - {""})
+        except UnreachableError:
+            # The release stands. Keys that stay behind are removed by the next release of this target.
+            log.exception("clean-up of old versions' keys did not finish")

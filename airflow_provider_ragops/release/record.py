@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
 
-from airflow_provider_ragops.contract import ANNOTATION_RELEASE
+from airflow_provider_ragops.contract import ANNOTATION_RELEASE, Partition
 from airflow_provider_ragops.exceptions import TargetError
 
 SCHEMA = 1
@@ -30,6 +30,7 @@ class ReleaseRecord:
     ``token`` only grows. ``to_version`` is what the template names, ``from_version`` what it named before;
     ``last_good`` is what an undo goes back to (``""``: to no version). ``newest_partition`` is the newest ever
     released, so that a late run can't replace a newer model. ``hold`` stops automatic releases and says why.
+    ``fault`` is why an undo was started; empty where it only clears the way for another version.
     """
 
     model: str
@@ -41,6 +42,7 @@ class ReleaseRecord:
     newest_partition: str = ""
     phase: Phase = Phase.DONE
     hold: str = ""
+    fault: str = ""
     schema: int = SCHEMA
 
     def sealed(self, token: int) -> ReleaseRecord:
@@ -49,17 +51,28 @@ class ReleaseRecord:
     def rolling(self, release_id: str, version: str) -> ReleaseRecord:
         return replace(
             self, release_id=release_id, from_version=self.to_version, to_version=version,
-            last_good=self.to_version, phase=Phase.ROLLING,
+            last_good=self.to_version, phase=Phase.ROLLING, fault="",
         )
 
-    def undoing(self) -> ReleaseRecord:
-        return replace(self, from_version=self.to_version, to_version=self.last_good, phase=Phase.UNDOING)
+    def undoing(self, fault: str) -> ReleaseRecord:
+        return replace(
+            self, from_version=self.to_version, to_version=self.last_good, phase=Phase.UNDOING, fault=fault[:500],
+        )
 
-    def with_phase(self, phase: Phase, newest_partition: str = "") -> ReleaseRecord:
-        return replace(self, phase=phase, newest_partition=max(self.newest_partition, newest_partition))
+    def with_phase(self, phase: Phase) -> ReleaseRecord:
+        return replace(self, phase=phase)
+
+    def done(self, partition: str) -> ReleaseRecord:
+        """The newest partition is the one that ends last, not the one whose text sorts last."""
+        newest = max(self.newest_partition, partition, key=_end_of)
+        return replace(self, phase=Phase.DONE, newest_partition=newest)
 
     def dump(self) -> str:
         return json.dumps(asdict(self), sort_keys=True)
+
+
+def _end_of(partition: str) -> float:
+    return Partition.parse(partition).end.timestamp() if partition else float("-inf")
 
 
 def read_record(deployment: dict[str, Any], model: str, subject: str) -> ReleaseRecord | None:

@@ -24,14 +24,14 @@ class Answer:
     unheard: bool = False
 
 
-def unheard(status: int, body: str) -> bool:
-    """Whether the API server itself answered, because it could not reach the pod."""
-    return status in (0, 502, 503, 504) and '"kind":"Status"' in body.replace(" ", "")
+def from_api_server(body: str) -> bool:
+    """Whether the API server itself answered, and not the pod: its own answers are Status objects."""
+    return '"kind":"Status"' in body.replace(" ", "")
 
 
 def judge_health(source: str, status: int, body: str, version: str) -> Answer:
     """Read ``/health?model_version=N``: good only where exactly that version is loaded."""
-    if unheard(status, body):
+    if from_api_server(body):
         return Answer(source, "", f"not reached: {status} {body[:200]}", unheard=True)
     try:
         loaded = str(json.loads(body).get("model_version", ""))
@@ -46,7 +46,7 @@ def judge_health(source: str, status: int, body: str, version: str) -> Answer:
 
 def judge_prediction(source: str, status: int, body: str, version: str, seconds: float) -> Answer:
     """Read the answer of ``/invocations``: non-empty, finite, and by the version that was asked for."""
-    if unheard(status, body):
+    if from_api_server(body):
         return Answer(source, "", f"not reached: {status} {body[:200]}", unheard=True)
     try:
         found = json.loads(body)

@@ -15,11 +15,12 @@ from airflow_provider_ragops.contract import ENV_MODEL_VERSION
 
 Json = dict[str, Any]
 
-# Waiting reasons that do not pass by themselves: the image or its configuration has to change.
-HOPELESS = frozenset({"ErrImageNeverPull", "InvalidImageName", "CreateContainerConfigError", "CreateContainerError"})
-# These come and go while the kubelet backs off; believed once the container has been tried this often.
-BACKOFFS = frozenset({"CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull"})
+# A waiting reason that is the version's own doing, once the container has been tried this often. A release changes
+# no image: trouble with one is the node's or the registry's and may pass before the deadline.
+CRASHING = "CrashLoopBackOff"
 CRASHES_ALLOWED = 2
+# Left behind by evictions and node shutdowns; a ReplicaSet neither counts nor deletes them.
+ENDED = frozenset({"Failed", "Succeeded"})
 
 
 class State(StrEnum):
@@ -43,6 +44,7 @@ class Pod:
     ready: bool
     terminating: bool
     trouble: str = ""
+    ended: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,7 @@ def read_pod(found: Json, container: str) -> Pod:
         ready=ready,
         terminating=bool(found["metadata"].get("deletionTimestamp")),
         trouble="" if ready else _trouble(status),
+        ended=status.get("phase") in ENDED,
     )
 
 
@@ -146,12 +149,9 @@ def _deadline_exceeded_at(status: Json) -> str:
 
 
 def _trouble(status: Json) -> str:
-    if status.get("phase") == "Failed":
-        return f"Failed: {status.get('reason', '')} {status.get('message', '')}".strip()
     for container in status.get("containerStatuses") or []:
         waiting = (container.get("state") or {}).get("waiting") or {}
-        reason, message = waiting.get("reason", ""), waiting.get("message", "")
         crashes = int(container.get("restartCount", 0))
-        if reason in HOPELESS or (reason in BACKOFFS and (crashes >= CRASHES_ALLOWED or "Image" in reason)):
-            return f"{reason} after {crashes} restarts: {message[:200]}"
+        if waiting.get("reason") == CRASHING and crashes >= CRASHES_ALLOWED:
+            return f"{CRASHING} after {crashes} restarts: {waiting.get('message', '')[:200]}"
     return ""

@@ -5,22 +5,24 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from statistics import median
 from typing import Any
 
 from airflow_provider_ragops.contract import ServingTarget
-from airflow_provider_ragops.exceptions import TargetError, UnreachableError
+from airflow_provider_ragops.exceptions import ClusterError, TargetError, UnreachableError
 from airflow_provider_ragops.kube import Kube
-from airflow_provider_ragops.rollout.answers import Answer, judge_health, judge_prediction
+from airflow_provider_ragops.rollout.answers import Answer, from_api_server, judge_health, judge_prediction
 from airflow_provider_ragops.rollout.plan import Change, apply
 from airflow_provider_ragops.rollout.status import Pod, Progress, Rollout, State, classify, read_pod, read_rollout
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
-ANSWERED = -1
-# The API server's proxy may need a moment after a pod turned Ready; more misses than this are the pod's.
-UNHEARD_ALLOWED = 3
+# How often a pod is asked again that the API server's proxy did not reach: endpoints lag a moment behind readiness.
+UNHEARD_ALLOWED = 2
+# Seconds for one answer. A model is warm when its pod is Ready; one that hangs must be found before the next pod.
+ANSWER_TIMEOUT = 5.0
 
 
 class Updater:
@@ -62,23 +64,48 @@ class Updater:
     def pods(self, found: Json) -> list[Pod]:
         labels = found["spec"]["selector"]["matchLabels"]
         selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-        return [read_pod(pod, self._target.container) for pod in self._kube.list(f"{self._core}/pods", selector)]
+        pods = [read_pod(pod, self._target.container) for pod in self._kube.list(f"{self._core}/pods", selector)]
+        return [pod for pod in pods if not pod.ended]
 
     def ask(self, pod: str, version: str, example: Json | None) -> Answer:
         """Ask one pod which version it serves and, with an example, for a real answer."""
         return self._ask(f"pod {pod}", f"{self._core}/pods/{pod}:{self._target.port}/proxy", version, example)
 
     def ask_service(self, version: str, example: Json | None) -> Answer:
-        base = f"{self._core}/services/{self._target.service}:{self._target.port}/proxy"
+        # By the port's name: its number may differ from the pods'.
+        base = f"{self._core}/services/{self._target.service}:http/proxy"
         return self._ask(f"Service {self._target.service}", base, version, example)
 
     def _ask(self, source: str, base: str, version: str, example: Json | None) -> Answer:
-        health = judge_health(source, *self._kube.proxy(f"{base}/health", query={"model_version": version}), version)
-        if health.fault or example is None:
-            return health
-        started = self._clock()
-        status, body = self._kube.proxy(f"{base}/invocations", "POST", example)
-        return judge_prediction(source, status, body, version, self._clock() - started)
+        answer = self._ask_once(source, base, version, example)
+        for _ in range(UNHEARD_ALLOWED):
+            if not answer.unheard:
+                break
+            self._sleep(self._poll)
+            answer = self._ask_once(source, base, version, example)
+        return answer
+
+    def _ask_once(self, source: str, base: str, version: str, example: Json | None) -> Answer:
+        try:
+            seen = self._proxy(f"{base}/health", query={"model_version": version})
+            health = judge_health(source, *seen, version)
+            if health.fault or example is None:
+                return health
+            started = self._clock()
+            seen = self._proxy(f"{base}/invocations", method="POST", body=example)
+            return judge_prediction(source, *seen, version, self._clock() - started)
+        except UnreachableError as error:
+            return Answer(source, "", f"no answer: {error}", unheard=True)
+
+    def _proxy(self, path: str, **request: Any) -> tuple[int, str]:
+        """:raises ClusterError: where our own account may not ask; that says nothing about the version."""
+        status, body = self._kube.proxy(path, timeout=ANSWER_TIMEOUT, **request)
+        if status in (401, 403) and from_api_server(body):
+            raise ClusterError(
+                f"Kubernetes proxy {path}", expected="the right to ask the pods", seen=f"{status} {body[:200]}",
+                action="Grant pods/proxy and services/proxy to the account (see docker/chart, Role ragops-releaser).",
+            )
+        return status, body
 
     def latency(self, pods: list[str], version: str, example: Json, times: int = 5) -> float | None:
         """Median seconds of a real answer, over ``times`` requests to each pod; ``None`` without a good answer."""
@@ -92,17 +119,19 @@ class Updater:
 
     def wait(
         self, written: Json, version: str, example: Json | None, timeout: float, guard: Callable[[], None],
+        *, patient: bool = False,
     ) -> Progress:
         """Follow our own write until every pod serves ``version``, a pod answers badly, or time is up.
 
         :param version: ``""`` for "no version": then pods never turn Ready and only the drain is awaited.
+        :param patient: wait to the end for pods in trouble: an undo has nowhere else to go.
         :param guard: called before each look; raises when the lock is lost or the task was told to stop.
         """
         mine = read_rollout(written, self._target.container)
-        deadline, asked, last = self._clock() + timeout, dict[str, int](), ""
+        deadline, asked, last = self._clock() + timeout, set[str](), ""
         while True:
             guard()
-            progress = self._look(mine, version, example, asked)
+            progress = self._look(mine, version, example, asked, patient)
             if progress.state is not State.WAITING:
                 return progress
             if progress.reason != last:
@@ -112,10 +141,12 @@ class Updater:
                 return Progress(State.FAILED, f"not finished after {timeout:g} s: {progress.reason}")
             self._sleep(self._poll)
 
-    def _look(self, mine: Rollout, version: str, example: Json | None, asked: dict[str, int]) -> Progress:
+    def _look(
+        self, mine: Rollout, version: str, example: Json | None, asked: set[str], patient: bool,
+    ) -> Progress:
         try:
             found = self.read()
-            pods = self.pods(found)
+            pods = [replace(pod, trouble="") if patient else pod for pod in self.pods(found)]
             fault = self._ask_new(pods, version, example, asked) if version else ""
         except UnreachableError as error:
             return Progress(State.WAITING, str(error))
@@ -124,21 +155,16 @@ class Updater:
         seen = read_rollout(found, self._target.container)
         return classify(seen, pods, written=mine, version=version) if version else _drained(seen, pods, mine)
 
-    def _ask_new(self, pods: list[Pod], version: str, example: Json | None, asked: dict[str, int]) -> str:
-        """Ask each pod of the new version, as it turns Ready, until it has answered; returns the first bad answer.
-
-        ``asked`` counts the looks at which a pod was not reached; :data:`ANSWERED` once it has answered.
-        """
+    def _ask_new(self, pods: list[Pod], version: str, example: Json | None, asked: set[str]) -> str:
+        """Ask each pod of the new version once, as it turns Ready; returns the first bad answer."""
         for pod in pods:
-            looks = asked.get(pod.name, 0)
-            if pod.version != version or not pod.ready or pod.terminating or looks == ANSWERED:
+            if pod.version != version or not pod.ready or pod.terminating or pod.name in asked:
                 continue
             answer = self.ask(pod.name, version, example)
-            if answer.fault and not (answer.unheard and looks < UNHEARD_ALLOWED):
+            if answer.fault:
                 return f"{answer.source}: {answer.fault}"
-            if not answer.fault:
-                log.info("pod %s serves version %s, answered in %.0f ms", pod.name, version, answer.seconds * 1000)
-            asked[pod.name] = looks + 1 if answer.fault else ANSWERED
+            log.info("pod %s serves version %s, answered in %.0f ms", pod.name, version, answer.seconds * 1000)
+            asked.add(pod.name)
         return ""
 
 

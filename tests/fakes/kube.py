@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_ragops.exceptions import ConflictError, UnreachableError
+from tests.fakes.time import FakeTime
 
 Json = dict[str, Any]
 
@@ -66,11 +67,16 @@ class FakeKube:
 class FakeTier(FakeKube):
     """A serving tier: one Deployment whose pods follow its template, one pod for each look of the rollout.
 
-    :param broken: versions whose pods answer badly, with the fault: ``crash``, ``other``, ``nan``.
+    ``broken`` names versions whose pods do badly, with the fault: ``crash`` (never ready), ``other`` (answers as
+    another version), ``nan``, ``hang`` (no answer in time), ``slow`` (an answer takes a second of ``time``),
+    ``collide`` (the log says so). ``refuse`` is what the API server itself answers instead of proxying.
     """
 
     def __init__(self, namespace: str = "ml-serving", name: str = "mlflow-serve", replicas: int = 2) -> None:
         super().__init__()
+        self.time = FakeTime()
+        self.refuse: tuple[int, str] | None = None
+        self.most_pods: dict[str, int] = {}
         self.path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         self.broken: dict[str, str] = {}
         self.pods: list[Json] = []
@@ -117,15 +123,27 @@ class FakeTier(FakeKube):
         return copy.deepcopy(self.pods)
 
     def text(self, path: str, query: Any = None) -> str:
-        return "all quiet\n"
+        name = path.split("/pods/")[1].split("/")[0]
+        pod = next(p for p in self.pods if p["metadata"]["name"] == name)
+        collided = self.broken.get(_version(pod)) == "collide"
+        return "CacheKeyCollisionError: duplicate key\n" if collided else "all quiet\n"
 
-    def proxy(self, path: str, method: str = "GET", body: Any = None, query: Any = None) -> tuple[int, str]:
+    def proxy(
+        self, path: str, method: str = "GET", body: Any = None, query: Any = None, timeout: float | None = None,
+    ) -> tuple[int, str]:
+        if self.refuse:
+            status, message = self.refuse
+            return status, json.dumps({"kind": "Status", "message": message})
         name = path.split("/pods/")[1].split(":")[0] if "/pods/" in path else ""
         pod = next((p for p in self.pods if p["metadata"]["name"] == name), None) or self._ready()[0]
         version = _version(pod)
         fault = self.broken.get(version, "")
         served = "999" if fault == "other" else version
         self.asked.append(pod["metadata"]["name"])
+        if fault == "hang":
+            raise unreachable(path)
+        if fault == "slow":
+            self.time.seconds += 1.0
         if path.endswith("/health"):
             return 200, json.dumps({"status": "ready", "model_version": served})
         prediction = None if fault == "nan" else 0.5
@@ -142,6 +160,7 @@ class FakeTier(FakeKube):
         if old and (not stuck or not wanted):
             old.pop()
         self.pods = old + new
+        self.most_pods[wanted] = max(self.most_pods.get(wanted, 0), len(new))
         ready = [p for p in new if _is_ready(p)]
         status = {
             "observedGeneration": self.deployment["metadata"]["generation"], "replicas": len(self.pods),

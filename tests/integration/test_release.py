@@ -65,7 +65,7 @@ class Tier:
 
     def release(self, version: str, run: str = "run") -> ReleaseOutcome:
         lock = Lock(ConfigMapStore(self.kube, self.target.namespace, self.target.lock_name), "test", version, TIMES)
-        with held(lock, renew_every=1):
+        with held(lock):
             release = Release(
                 self.target, self.updater, self.registry, self.ledger, lock.check, renew=lock.renew, timeout=120,
             )

@@ -248,3 +248,33 @@ def test_context_manager_frees_the_lock_when_the_block_fails() -> None:
     with pytest.raises(RuntimeError, match="boom"):
         fail()
     assert stored(kube).free
+
+
+def test_conflict_by_a_stranger_is_answered_with_a_write() -> None:
+    """A label set by a stranger costs no hold, and the renewal is written: others judge by the record's change."""
+    kube, time = FakeKube(), FakeTime()
+    lock = make_lock(kube, time)
+    lock.acquire()
+    before = stored(kube)
+    kube.put(PATH, kube.objects[PATH] | {"metadata": {"name": "the-lock", "labels": {"x": "y"}}})
+    lock.renew()
+    assert stored(kube) != before
+    lock.check()
+
+
+def test_strangers_touch_keeps_no_dead_holder_alive() -> None:
+    """Expiry is judged by the record: an object that someone else keeps writing still expires."""
+    kube, time = FakeKube(), FakeTime()
+    make_lock(kube, time).acquire()
+    time.on_sleep = lambda: kube.put(PATH, kube.objects[PATH])
+    assert make_lock(kube, time, "other").acquire() == 2
+
+
+def test_deleted_lock_is_lost() -> None:
+    """A holder whose object was deleted learns it at its next renewal."""
+    kube, time = FakeKube(), FakeTime()
+    lock = make_lock(kube, time)
+    lock.acquire()
+    del kube.objects[PATH]
+    with pytest.raises(LockLostError, match="deleted"):
+        lock.renew()

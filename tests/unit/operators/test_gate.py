@@ -226,3 +226,28 @@ def test_the_other_branch_is_skipped(judged: tuple[MlflowHook, str, str]) -> Non
     assert skipped() == {"alert"}
     assert skipped(min_auc=0.99) == {"release"}
     assert skipped(evaluate_only=True) == {"release", "alert"}
+
+
+def test_judging_again_leaves_no_old_verdict_beside_a_new_champion(
+    judged: tuple[MlflowHook, str, str], monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Killed between its tags, a second judgement does not read as a promotion against the second champion."""
+    hook, candidate, run_id = judged
+    _gate(candidate, "1", run_id).choose_branch(_context())  # type: ignore[arg-type]
+    registry = hook.registry()
+    before = registry.version(MODEL, candidate).tags["ragops.gate.verdict"]
+    assert before == "promote"
+    told: list[dict[str, str]] = []
+
+    def die_at_second(self: Any, model: str, version: str, tags: dict[str, str]) -> None:
+        told.append(dict(tags))
+        if len(told) == 2:
+            raise KeyboardInterrupt
+        really(self, model, version, tags)
+
+    kind = type(registry)
+    really = kind.set_tags
+    monkeypatch.setattr(kind, "set_tags", die_at_second)
+    with pytest.raises(KeyboardInterrupt):
+        _gate(candidate, "1", run_id).choose_branch(_context())  # type: ignore[arg-type]
+    assert hook.registry().version(MODEL, candidate).tags["ragops.gate.verdict"] != "promote"
