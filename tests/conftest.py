@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
+import prometheus_client  # noqa: F401 - before Feast, which switches it to its multi-process mode
 import pytest
 
 # Airflow reads its home when it is imported: before any test module.
@@ -29,6 +30,7 @@ from demo.background import Background, Service  # noqa: E402
 from demo.paths import ROOT  # noqa: E402
 
 from tests.evidence import Evidence  # noqa: E402
+from tests.isolation import process_state_kept  # noqa: E402
 from tests.preparation import Preparation  # noqa: E402
 from tests.server import Server  # noqa: E402
 
@@ -66,6 +68,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[PREPARATION].end()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kept_by_module() -> Iterator[None]:
+    """Fixtures of a module may set what all of its tests need; the next module starts without it."""
+    with process_state_kept():
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _kept_by_test() -> Iterator[None]:
+    with process_state_kept():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ragops.contract import COLUMN_ENTITY, COLUMN_TIME
+from airflow_provider_ragops.features.storage import local_source
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -48,7 +49,10 @@ class LeakageVerdict:
 def judge(
     joined: pd.DataFrame, view: FeatureView, features: Sequence[str], known: str, sample: int = SAMPLE
 ) -> LeakageVerdict:
-    """Judge a joined frame; ``known`` is its column of creation times (seconds since 1970)."""
+    """Judge a joined frame; ``known`` is its column of creation times (seconds since 1970).
+
+    :raises ConfigurationError: when the view's files are not on a local or mounted path.
+    """
     late = joined[joined[known] > _micros(joined) // 1_000_000]
     chosen = joined.sample(min(sample, len(joined)), random_state=0).sort_index()
     different = _unlike_snapshots(chosen, view, features)
@@ -80,7 +84,7 @@ def _unlike_snapshots(chosen: pd.DataFrame, view: FeatureView, features: Sequenc
     keys["number"], keys["at_us"] = range(len(wanted)), _micros(wanted)
     with duckdb.connect() as connection:
         connection.register("chosen", keys)
-        found = connection.sql(query, params={"path": source.path, "ttl": ttl}).df().set_index("number")
+        found = connection.sql(query, params={"path": local_source(view), "ttl": ttl}).df().set_index("number")
     expected = found.reindex(range(len(wanted)))
     joined, truth = wanted[list(features)], expected[list(features)]
     same = (joined == truth) | (joined.isna() & truth.isna())

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ragops.contract import UTC, Partition
 from airflow_provider_ragops.exceptions import ConfigurationError, DataError, MaterializationError
+from airflow_provider_ragops.features.storage import local_source
 
 if TYPE_CHECKING:
     from feast import FeatureStore, FeatureView
@@ -44,6 +45,7 @@ def materialize(
     Feast includes both ends of the interval, and a snapshot carries the end of its day: the interval starts just
     after the partition's start, or the day before would come along.
 
+    :raises ConfigurationError: when a view is unknown, or its files are not on a local or mounted path.
     :raises DataError: when the partition has no feature rows.
     :raises MaterializationError: naming entity, feature and both values, when the online store differs.
     """
@@ -59,6 +61,7 @@ def _offline_rows(store: FeatureStore, name: str, partition: Partition) -> list[
 
     view = _view(store, name)
     source: Any = view.batch_source
+    path = local_source(view)
     keys = ", ".join(f'"{key}"' for key in view.join_keys)
     created = f', "{source.created_timestamp_column}" DESC' if source.created_timestamp_column else ""
     query = f"""
@@ -69,13 +72,13 @@ def _offline_rows(store: FeatureStore, name: str, partition: Partition) -> list[
     """  # noqa: S608 - names come from the feature definitions
     bounds = {"start": _micros(partition.start), "end": _micros(partition.end), "salt": partition.key}
     with duckdb.connect() as connection:
-        found = connection.sql(query, params={"path": source.path, **bounds})
+        found = connection.sql(query, params={"path": path, **bounds})
         wanted = [*view.join_keys, *(feature.name for feature in view.features), "event_us"]
         rows = [dict(zip(wanted, row, strict=True)) for row in found.select(*wanted).fetchall()]
     if not rows:
         raise DataError(
             f"feature view {name}, partition {partition.key}", expected="at least one row in its interval",
-            seen=f"none in {source.path}", action="Run the feature snapshots of this partition first.",
+            seen=f"none in {path}", action="Run the feature snapshots of this partition first.",
         )
     return rows
 

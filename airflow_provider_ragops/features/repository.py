@@ -21,20 +21,64 @@ CONFIG_FILE = "feature_store.yaml"
 def open_store(repo: Path, variables: Mapping[str, str]) -> FeatureStore:
     """Open the repository's store; ``${NAME}`` in its YAML comes from ``variables``, then from the environment.
 
-    :raises ConfigurationError: when the file is missing, a variable is unset or Feast refuses the settings.
+    Values are put into the texts of the parsed file, so whatever they hold, they stay values, and texts.
+
+    :raises ConfigurationError: when the file is missing, a variable is unset or Feast refuses the settings. No
+        error repeats a value, because one of them is Redis' password.
     """
     try:
         import feast
-        import yaml
+        from feast.errors import FeastError
     except ImportError as error:
         raise MissingExtraError.of(f"feature repository {repo}", "feast", "feast") from error
+    settings = _read(repo)
     try:
-        text = string.Template((repo / CONFIG_FILE).read_text()).substitute({**os.environ, **variables})
-        return feast.FeatureStore(config=feast.RepoConfig(**yaml.safe_load(text), repo_path=repo))
+        settings = _filled(settings, {**os.environ, **variables})
     except KeyError as error:
         raise _error(repo, f"a value for ${{{error.args[0]}}}", "none", "Set it in the Feast connection.") from error
-    except (OSError, ValueError, TypeError) as error:
+    except ValueError as error:  # its text tells a position and no content
+        raise _error(repo, "only ${NAME}, and $$ for a dollar sign", str(error), f"Correct {CONFIG_FILE}.") from error
+    try:
+        return feast.FeatureStore(config=feast.RepoConfig(**settings, repo_path=repo))
+    except (FeastError, ValueError, TypeError) as error:
+        raise _error(
+            repo, f"a valid {CONFIG_FILE}", _kind_of(error), "Correct the settings that it names, or the connection."
+        ) from None
+
+
+def _read(repo: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        settings = yaml.safe_load((repo / CONFIG_FILE).read_text())
+    except (OSError, UnicodeError) as error:
         raise _error(repo, f"a valid {CONFIG_FILE}", str(error), "Correct the path or the file.") from error
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        seen = f"no YAML in line {mark.line + 1}, column {mark.column + 1}" if mark else "no YAML"
+        raise _error(repo, f"a valid {CONFIG_FILE}", seen, "Correct the file.") from None
+    if not isinstance(settings, dict):
+        raise _error(repo, f"a mapping in {CONFIG_FILE}", type(settings).__name__, "Correct the file.")
+    return settings
+
+
+def _filled(value: Any, variables: Mapping[str, str]) -> Any:
+    if isinstance(value, str):
+        return string.Template(value).substitute(variables)
+    if isinstance(value, dict):
+        return {name: _filled(one, variables) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_filled(one, variables) for one in value]
+    return value
+
+
+def _kind_of(error: Exception) -> str:
+    """The error without values: its class, and from pydantic which settings it is about."""
+    from pydantic import ValidationError
+
+    if not isinstance(error, ValidationError):
+        return type(error).__name__
+    return ", ".join(f"{'.'.join(map(str, each['loc']))}: {each['type']}" for each in error.errors())
 
 
 def load_definitions(repo: Path) -> list[Any]:

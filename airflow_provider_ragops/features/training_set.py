@@ -1,14 +1,13 @@
 """Builds a training set: labels of the past, joined with what was known when each was asked.
 
-An entity is observed at several times; its label says whether it bought nothing in the horizon that follows. All
-observation times lie a whole horizon before the partition's end, so every label is known. Feast joins the newest
-feature row that was *written* by the observation time; nothing here trusts that join: see :mod:`.leakage`.
+Entities are observed at several times, see :mod:`.labels`. Feast joins the newest feature row that was *written* by
+the observation time; nothing here trusts that join: see :mod:`.leakage`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,55 +19,19 @@ from airflow_provider_ragops.contract import (
     Partition,
     split_of,
 )
-from airflow_provider_ragops.exceptions import ConfigurationError, DataError, LeakageError
+from airflow_provider_ragops.exceptions import DataError, LeakageError
+from airflow_provider_ragops.features.labels import Observations, label
 from airflow_provider_ragops.features.leakage import LeakageVerdict, judge
-from airflow_provider_ragops.features.storage import duckdb_path, read_history
+from airflow_provider_ragops.features.query import COLUMN_KNOWN
 
 if TYPE_CHECKING:
     import pandas as pd
     from feast import FeatureStore
     from fsspec import AbstractFileSystem
 
-COLUMN_KNOWN = "known_at"  # seconds since 1970: when the joined feature row became knowable
+__all__ = ["MAX_NULL_SHARE", "Observations", "TrainingSet", "build", "write"]
+
 MAX_NULL_SHARE = 0.05
-
-_LABELS = f"""
-WITH purchases AS (
-    SELECT user_id::BIGINT AS user_id, epoch_us(event_timestamp) AS bought_us
-    FROM read_parquet($paths, hive_partitioning = false)
-),
-firsts AS (SELECT user_id, min(bought_us) AS first_us FROM purchases GROUP BY user_id),
-times AS (SELECT unnest($times::BIGINT[]) AS at_us),
-observed AS (SELECT user_id, at_us FROM firsts JOIN times ON first_us < (at_us - $lag) // $day * $day)
-SELECT o.user_id AS {COLUMN_ENTITY}, o.at_us,
-       (NOT EXISTS (SELECT 1 FROM purchases p WHERE p.user_id = o.user_id AND p.bought_us >= o.at_us
-                    AND p.bought_us < o.at_us + $horizon))::BIGINT AS {COLUMN_LABEL}
-FROM observed o ORDER BY o.at_us, o.user_id
-"""  # noqa: S608 - only column names of the contract are put in
-
-
-@dataclass(frozen=True)
-class Observations:
-    """When customers are observed and for how long they are then watched. ``lag`` as in the snapshots."""
-
-    horizon: timedelta = timedelta(days=90)
-    window: timedelta = timedelta(days=28)
-    step: timedelta = timedelta(days=7)
-    lag: timedelta = timedelta(hours=2)
-
-    def times(self, partition: Partition) -> list[datetime]:
-        """Oldest first, all in ``[end - horizon - window, end - horizon]``.
-
-        :raises ConfigurationError: when step or horizon are not positive, or window or lag are negative.
-        """
-        zero = timedelta(0)
-        if self.step <= zero or self.horizon <= zero or self.window < zero or self.lag < zero:
-            raise ConfigurationError(
-                "observations of a training set", expected="step and horizon above zero, window and lag not below",
-                seen=str(self), action="Correct the operator's arguments.",
-            )
-        last = partition.end - self.horizon
-        return [last - self.step * back for back in range(self.window // self.step, -1, -1)]
 
 
 @dataclass(frozen=True)
@@ -132,32 +95,6 @@ def write(found: TrainingSet, path: Path) -> None:
     table = pa.Table.from_pandas(found.frame, preserve_index=False)
     # pandas' metadata holds versions of libraries, which are no part of the content.
     parquet.write_table(table.replace_schema_metadata(None), path, compression="zstd")
-
-
-def label(source: tuple[AbstractFileSystem, str], partition: Partition, observations: Observations) -> pd.DataFrame:
-    """Every customer at each observation time at which a snapshot of him was known, with his label.
-
-    :raises DataError: when there is no such customer.
-    """
-    import duckdb
-    import pandas as pd
-
-    fs, root = source
-    times = observations.times(partition)
-    micro = timedelta(microseconds=1)
-    values = {
-        "times": [int(time.timestamp()) * 1_000_000 for time in times], "horizon": observations.horizon // micro,
-        "lag": observations.lag // micro, "day": timedelta(days=1) // micro,
-    }
-    paths = read_history(fs, root, partition).paths
-    with duckdb.connect() as connection:
-        values["paths"] = [duckdb_path(connection, fs, path) for path in paths]
-        frame = connection.sql(_LABELS, params=values).df()
-    if frame.empty:
-        raise _error(partition, f"customers with a purchase before {times[-1].isoformat()}", "none",
-                     "Choose a later partition: labels need a whole horizon after the observation.")
-    frame[COLUMN_TIME] = pd.to_datetime(frame.pop("at_us"), unit="us", utc=True).astype("datetime64[us, UTC]")
-    return frame
 
 
 def _join(store: FeatureStore, view: str, labels: pd.DataFrame, features: list[str]) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 from airflow.sdk import BaseHook
 
@@ -52,11 +52,11 @@ class FeastHook(BaseHook):
         """
         redis_url = self._extra("redis_url")
         password = self.get_connection(self.feast_conn_id).password
-        _check_redis(redis_url, password)
         variables = {
             "FEAST_REGISTRY_URL": self._extra("registry_url"),
             "FEAST_REDIS": feast_redis(redis_url, password),
         }
+        _check_redis(redis_url, password)
         return open_store(self.repo, variables)
 
     def test_connection(self) -> tuple[bool, str]:
@@ -78,12 +78,15 @@ class FeastHook(BaseHook):
 def feast_redis(url: str, password: str | None = None) -> str:
     """Translate a Redis URL into Feast's ``host:port,name=value`` notation, with timeouts.
 
-    :raises ConfigurationError: when the URL can't be written that way.
+    :raises ConfigurationError: when the URL can't be read, or can't be written that way.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("redis", "rediss") or not parts.hostname:
-        raise _url_error(url, "redis://host:port/db or rediss://…")
-    options: dict[str, Any] = {"db": parts.path.strip("/") or 0, **dict(parse_qsl(parts.query))}
+    parts = _readable(url)
+    if parts is None or parts.scheme not in ("redis", "rediss") or not parts.hostname:
+        raise _url_error(url, "redis://host:port/db or rediss://…, with special characters percent-encoded")
+    database = parts.path.strip("/") or "0"
+    if not database.isdecimal():
+        raise _url_error(url, "redis://host:port/db with a number as db")
+    options: dict[str, Any] = {"db": database, **dict(parse_qsl(parts.query))}
     if parts.scheme == "rediss":
         options["ssl"] = "true"
     if parts.username:
@@ -91,8 +94,8 @@ def feast_redis(url: str, password: str | None = None) -> str:
     if secret := password or (parts.password and unquote(parts.password)):
         options["password"] = json.dumps(secret)  # Feast reads values as JSON: digits would become a number
     options |= {"socket_timeout": TIMEOUT_S, "socket_connect_timeout": TIMEOUT_S}
-    if any("," in str(value) for value in options.values()):
-        raise _url_error(url, "no comma in any part: Feast separates by it")
+    if ":" in parts.hostname or any("," in str(value) for value in options.values()):
+        raise _url_error(url, "no IPv6 address, and no comma in any part: Feast separates by them")
     return ",".join([f"{parts.hostname}:{parts.port or 6379}", *(f"{k}={v}" for k, v in options.items())])
 
 
@@ -102,16 +105,18 @@ def _check_redis(url: str, password: str | None) -> None:
     except ImportError as error:
         raise MissingExtraError.of("the online store", "redis", "redis") from error
     extra = {"password": password} if password else {}
-    client = redis.Redis.from_url(url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, **extra)
     try:
-        client.ping()
+        with redis.Redis.from_url(
+            url, socket_timeout=TIMEOUT_S, socket_connect_timeout=TIMEOUT_S, **extra
+        ) as client:
+            client.ping()
     except redis.RedisError as error:
         raise UnreachableError(
             f"Redis at {_address(url)}", expected=f"an answer to PING within {TIMEOUT_S:.0f} s", seen=str(error),
             action="Check that it runs, the address, the password and the network.",
         ) from error
-    finally:
-        client.close()
+    except (TypeError, ValueError):  # options are only read when the client is made, or connects
+        raise _url_error(url, "options that redis-py knows, with values of their kinds") from None
 
 
 def _url_error(url: str, expected: str) -> ConfigurationError:
@@ -120,6 +125,19 @@ def _url_error(url: str, expected: str) -> ConfigurationError:
     )
 
 
+def _readable(url: str) -> SplitResult | None:
+    """The URL's parts; None where it has no valid port, or an @ after the address, as a bare / in a password gives."""
+    try:
+        parts = urlsplit(url)
+        _ = parts.port
+    except ValueError:
+        return None
+    return None if "@" in f"{parts.path}{parts.query}{parts.fragment}" else parts
+
+
 def _address(url: str) -> str:
-    """The address without the password, for messages."""
-    return urlsplit(url).netloc.rpartition("@")[2]
+    """The address without the password, for messages; nothing of a text in which a password may be anywhere."""
+    parts = _readable(url)
+    if parts is None or not parts.hostname:
+        return "an unreadable address"
+    return parts.netloc.rpartition("@")[2]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cached_property
@@ -28,6 +29,7 @@ from airflow_provider_ragops.promotion.runs import MlflowRuns
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
+    from requests import PreparedRequest
 
 _HEALTH_TIMEOUT = 5.0  # seconds
 # MLflow's own defaults, 120 s and 7 retries, let one dead server hold a task for half an hour.
@@ -97,11 +99,14 @@ class MlflowHook(BaseHook):
     def get_conn(self) -> Any:
         return self.client()
 
-    def registry(self) -> MlflowRegistry:
-        return MlflowRegistry(self.client(), self._where)
+    def registry(self, *, ask_first: bool = True) -> MlflowRegistry:
+        """:param ask_first: False where work must begin, such as an undo, even while the server is down."""
+        return MlflowRegistry(self.client() if ask_first else self._unasked_client, self._where)
 
-    def ledger(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> MlflowLedger:
-        return MlflowLedger(self.client(), self._where, clock)
+    def ledger(
+        self, clock: Callable[[], datetime] = lambda: datetime.now(UTC), *, ask_first: bool = True
+    ) -> MlflowLedger:
+        return MlflowLedger(self.client() if ask_first else self._unasked_client, self._where, clock)
 
     def find_run(self, experiment: str, tags: Mapping[str, str], status: str | None = None) -> Any | None:
         """The newest run of the experiment with all these tags; any status unless one is asked for."""
@@ -135,6 +140,18 @@ class MlflowHook(BaseHook):
         with named_faults(f"artifact {artifact_file!r} of run {run_id!r}", self._where):
             client.log_text(run_id, text, artifact_file)
 
+    def log_file(self, run_id: str, file: Path, folder: str) -> None:
+        """Upload a file into a folder of the run's artifacts."""
+        client = self.client()
+        with named_faults(f"artifact '{folder}/{file.name}' of run {run_id!r}", self._where):
+            client.log_artifact(run_id, str(file), folder)
+
+    def experiment_name(self, experiment_id: str) -> str:
+        """:raises RegistryError: when there is no such experiment."""
+        client = self.client()
+        with named_faults(f"experiment {experiment_id!r}", self._where):
+            return str(client.get_experiment(experiment_id).name)
+
     def run_url(self, run: Any) -> str:
         """Address of the run's page; the tracking URI itself where that is no web address."""
         if not self.tracking_uri.startswith("http"):
@@ -164,13 +181,18 @@ class MlflowHook(BaseHook):
 
     @cached_property
     def _client(self) -> Any:
+        client = self._unasked_client
+        if self.tracking_uri.startswith("http"):
+            self._check_reachable()
+        return client
+
+    @cached_property
+    def _unasked_client(self) -> Any:
         self._set_environment()
         try:
             from mlflow import MlflowClient
         except ImportError as error:
             raise MissingExtraError.of(f"connection {self.mlflow_conn_id!r}", "mlflow", "mlflow") from error
-        if self.tracking_uri.startswith("http"):
-            self._check_reachable()
         with named_faults("MLflow", self._where):
             return MlflowClient(tracking_uri=self.tracking_uri, registry_uri=self.tracking_uri)
 
@@ -197,12 +219,10 @@ class MlflowHook(BaseHook):
         """Ask once, cheaply, before MLflow's client begins to retry."""
         import requests
 
-        connection = self._connection
-        auth = (connection.login, connection.password or "") if connection.login else None
         try:
             answer = requests.get(
-                f"{self.tracking_uri}/health", timeout=_HEALTH_TIMEOUT, auth=auth,
-                verify=connection.extra_dejson.get("ca_path") or True,
+                f"{self.tracking_uri}/health", timeout=_HEALTH_TIMEOUT, auth=self._authorize,
+                verify=self._connection.extra_dejson.get("ca_path") or True,
             )  # fmt: skip
         except requests.RequestException as error:
             raise self._unreachable(type(error).__name__) from error
@@ -213,6 +233,16 @@ class MlflowHook(BaseHook):
             )  # fmt: skip
         if answer.status_code >= 500:
             raise self._unreachable(f"HTTP {answer.status_code}")
+
+    def _authorize(self, request: PreparedRequest) -> PreparedRequest:
+        """Send what MLflow's client will send; a function, because a header alone would lose against ``.netrc``."""
+        connection = self._connection
+        if token := connection.extra_dejson.get("token"):
+            request.headers["Authorization"] = f"Bearer {token}"
+        elif connection.login and connection.password:
+            secret = f"{connection.login}:{connection.password}".encode()
+            request.headers["Authorization"] = f"Basic {b64encode(secret).decode()}"
+        return request
 
     def _unreachable(self, seen: str) -> UnreachableError:
         return UnreachableError(

@@ -28,6 +28,7 @@ class ModelEvaluationPodOperator(WorkloadPodOperator):
     :param cpu: CPU request.
     :param cpu_limit: CPU limit; none by default.
     :param memory: Memory request and limit.
+    :param active_deadline_seconds: How long the pod may run before its node ends it.
     """
 
     template_fields: Sequence[str] = (*WorkloadPodOperator.template_fields, "candidate")
@@ -42,10 +43,13 @@ class ModelEvaluationPodOperator(WorkloadPodOperator):
         cpu_limit: str | None = None,
         memory: str = "2Gi",
         startup_timeout_seconds: int = 600,
+        active_deadline_seconds: int = 3600,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("container_resources", pod_parts.resources(cpu, memory, cpu_limit))
-        super().__init__(startup_timeout_seconds=startup_timeout_seconds, **kwargs)
+        super().__init__(
+            startup_timeout_seconds=startup_timeout_seconds, active_deadline_seconds=active_deadline_seconds, **kwargs
+        )
         self.candidate = candidate
         self.champion_alias = champion_alias
         self.cpu = cpu
@@ -78,7 +82,7 @@ class ModelEvaluationPodOperator(WorkloadPodOperator):
 
     def _experiment(self, candidate: str) -> str:
         trained = self.mlflow.run(self.mlflow.registry().version(self.model, candidate).run_id)
-        return str(self.mlflow.client().get_experiment(trained.info.experiment_id).name)
+        return self.mlflow.experiment_name(trained.info.experiment_id)
 
     def _evaluate(self, context: Context, candidate: str, champion: str | None, experiment: str) -> str:
         champion_text = champion or contract.NO_VERSION
@@ -102,11 +106,12 @@ class ModelEvaluationPodOperator(WorkloadPodOperator):
                 state, expected=f"a finished evaluation of {self.model} version {candidate} in {experiment!r}",
                 seen="MLflow has no finished run with this attempt's completion marker",
             )
+        self.mlflow_run_url = self.mlflow.run_url(found)
         return str(found.info.run_id)
 
     def _command_line(self, candidate: str, champion: str) -> list[str]:
         values = {
             "model": self.model, "candidate": candidate, "champion": champion, "data": self.data_uri,
-            "data-digest": self.data_digest, "partition": self.partition,
+            "data-digest": self.data_digest, "partition": self.partition_key,
         }  # fmt: skip
         return [text for name, value in values.items() for text in (f"--{name}", value)]

@@ -24,7 +24,7 @@ class FeastMaterializeOperator(BaseOperator):
     Rerunning it changes nothing; a partition older than what is online leaves the newer rows and says so. Returns one
     report per view: ``rows``, ``checked``, ``equal``, ``kept_newer``.
 
-    :param feature_views: names of the views
+    :param feature_views: names of the views; their files must lie on a local or mounted path
     :param partition: key of the partition (templated)
     :param repo: folder of feature_store.yaml; default: the connection's (templated)
     :param sample: rows to read back per view

@@ -17,6 +17,7 @@ from airflow_provider_ragops.exceptions import (
 
 _IMAGE_REASONS = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull"})
 _OUT_OF_MEMORY = "OOMKilled"
+_DEADLINE = "DeadlineExceeded"
 _SIGNALLED = 128  # exit codes above name the signal that ended the process
 _PASSING_STATUS = (409, 429)
 _LONGEST = 500
@@ -35,12 +36,8 @@ class PodState:
 def explain(state: PodState) -> TrainingError:
     """Name the cause and the next step; the class says whether a retry makes sense."""
     if state.pod is None or state.pod.status is None:
-        return WorkloadFailedError(
-            state.subject, expected="the pod until its end",
-            seen=f"it was deleted, preempted or lost with its node ({state.error})"[:_LONGEST],
-            action="See the events of the namespace; a retry starts a new pod.",
-        )
-    return _never_started(state, state.pod) or _ended(state, state.pod)
+        return _gone(state)
+    return _out_of_time(state, state.pod) or _never_started(state, state.pod) or _ended(state, state.pod)
 
 
 def explain_api(subject: str, where: str, error: Exception) -> RagopsError:
@@ -58,7 +55,29 @@ def explain_api(subject: str, where: str, error: Exception) -> RagopsError:
     )
 
 
+def _gone(state: PodState) -> TrainingError:
+    return WorkloadFailedError(
+        state.subject, expected="the pod until its end",
+        seen=f"it was deleted, preempted or lost with its node ({state.error})"[:_LONGEST],
+        action="See the events of the namespace; a retry starts a new pod.",
+    )
+
+
+def _out_of_time(state: PodState, pod: k8s.V1Pod) -> TrainingError | None:
+    """Permanent, as a Job's deadline is: the next try would most likely hold its node as long, for nothing."""
+    if pod.status.reason != _DEADLINE:
+        return None
+    limit = pod.spec.active_deadline_seconds if pod.spec else None
+    return TrainingError(
+        state.subject, expected=f"its end within active_deadline_seconds={limit}",
+        seen=f"{_DEADLINE}: {pod.status.message or 'no message'}"[:_LONGEST],
+        action="See in the log above where it hung; else raise active_deadline_seconds (and execution_timeout).",
+    )
+
+
 def _never_started(state: PodState, pod: k8s.V1Pod) -> TrainingError | None:
+    if pod.status.phase != "Pending":  # a kubelet that has removed a container reports it as waiting again
+        return None
     if waiting := _waiting(state, pod):
         seen = f"{waiting.reason}: {waiting.message or 'no message'}"[:_LONGEST]
         if waiting.reason in _IMAGE_REASONS:
@@ -82,6 +101,8 @@ def _never_started(state: PodState, pod: k8s.V1Pod) -> TrainingError | None:
 
 def _ended(state: PodState, pod: k8s.V1Pod) -> TrainingError:
     ended = _terminated(state, pod)
+    if ended is None and pod.metadata.deletion_timestamp is not None:
+        return _gone(state)
     if ended is None:
         return WorkloadFailedError(
             state.subject, expected="a pod that runs to its end",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 from kubernetes.client import models as k8s
 
 USER_ID = 10001  # the user of our images; any other non-root id works, they write to /tmp only
 
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 # Environment variables of MLflow's client and the keys of the Secret that fill them.
 _MLFLOW_KEYS = {
     "MLFLOW_TRACKING_USERNAME": "username",
@@ -57,6 +60,14 @@ def resources(
 def gpu_toleration(gpu_resource: str) -> k8s.V1Toleration:
     """GPU nodes are usually tainted with the resource's name, so that other pods stay away."""
     return k8s.V1Toleration(key=gpu_resource, operator="Exists", effect="NoSchedule")
+
+
+def is_pinned(image: str) -> bool:
+    """Whether the reference names one build: by a digest, or by a tag other than ``latest``."""
+    name, _, digest = image.partition("@")
+    if digest:
+        return bool(_DIGEST.fullmatch(digest))
+    return name.rpartition("/")[2].partition(":")[2] not in ("", "latest")
 
 
 def mlflow_credentials(secret: str) -> list[k8s.V1EnvVar]:

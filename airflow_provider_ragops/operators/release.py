@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseHook, BaseOperator
+from airflow.sdk import BaseOperator
 
+from airflow_provider_ragops.cache.cleanup import clean_versions
 from airflow_provider_ragops.contract import ServingTarget, digest
-from airflow_provider_ragops.exceptions import ConfigurationError, LockLostError, MissingExtraError
+from airflow_provider_ragops.exceptions import ConfigurationError, LockLostError, RagopsError
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
+from airflow_provider_ragops.hooks.redis import redis_client
 from airflow_provider_ragops.hooks.serving import ServingHook
 from airflow_provider_ragops.links.mlflow import MlflowRunLink
 from airflow_provider_ragops.locking.lock import Lock, LockTimes, held
@@ -69,21 +71,36 @@ class ModelReleaseOperator(BaseOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         with translated_errors():
-            target = ServingTarget(**{**self.target, "port": int(self.target.get("port", 5000))})
+            target = ServingTarget.of(self.target)
             request = self._request(context, target)
-            serving = ServingHook(self.kubernetes_conn_id)
-            lock = serving.lock(target, request.actor, f"release {target.model} {request.version}", self.lock_times)
-            with held(lock):
-                outcome = self._release(target, serving, lock).run(request, lock.token)
+            serving, mlflow = ServingHook(self.kubernetes_conn_id), MlflowHook(self.mlflow_conn_id)
+            purpose = f"release {target.model} {request.version}"
+            lock = serving.lock(target, request.actor, purpose, self._times())
+            try:
+                with held(lock):
+                    outcome = self._release(target, serving, mlflow, lock).run(request, lock.token)
+            except RagopsError:
+                self._link(mlflow, target, request.release_id)
+                raise
+            self._link(mlflow, target, outcome.release_id)
             return asdict(outcome)
 
     def on_kill(self) -> None:
         """Stop before the next effect: the body goes on running after this returns."""
         self._stop.set()
 
-    def _release(self, target: ServingTarget, serving: ServingHook, lock: Lock) -> Release:
-        mlflow = MlflowHook(self.mlflow_conn_id)
+    def _link(self, mlflow: MlflowHook, target: ServingTarget, release_id: str) -> None:
+        """Point the task's link at the ledger's entry, where the release came as far as that."""
+        try:
+            entries = mlflow.ledger().history(target.slug)
+            # A rollout's id is the request's and its token; the newest entry comes first.
+            mine = [entry.run_id for entry in entries if entry.release_id.startswith(release_id)]
+            if mine:
+                self.mlflow_run_url = mlflow.run_url(mlflow.run(mine[0]))
+        except RagopsError as error:  # a missing link must not hide how the release ended
+            self.log.warning("no link to the ledger: %s", error)
 
+    def _release(self, target: ServingTarget, serving: ServingHook, mlflow: MlflowHook, lock: Lock) -> Release:
         def guard(spare: float) -> None:
             if self._stop.is_set():
                 raise LockLostError(
@@ -93,26 +110,31 @@ class ModelReleaseOperator(BaseOperator):
             lock.check(spare)
 
         return Release(
-            target, serving.updater(target), mlflow.registry(), mlflow.ledger(), guard,
+            # Not asked first: an interrupted rollout is undone even while MLflow is down.
+            target, serving.updater(target), mlflow.registry(ask_first=False), mlflow.ledger(ask_first=False), guard,
             renew=lock.renew, timeout=self.rollout_timeout, clean=self._cleaner(target),
         )
 
-    def _cleaner(self, target: ServingTarget) -> Any:
-        if self.redis_conn_id is None:
+    def _cleaner(self, target: ServingTarget) -> Callable[[set[str]], None] | None:
+        conn_id = self.redis_conn_id
+        if conn_id is None:
             return None
-        try:
-            import redis
-        except ImportError as error:
-            raise MissingExtraError.of("clean-up of Redis", "redis", "redis") from error
-        from airflow_provider_ragops.cache.cleanup import clean_versions
 
-        connection = BaseHook.get_connection(self.redis_conn_id)
-        client = redis.Redis(
-            host=connection.host or "localhost", port=connection.port or 6379, username=connection.login or None,
-            password=connection.password or None, db=int(connection.schema or 0), decode_responses=True,
-            socket_timeout=10, socket_connect_timeout=5,
-        )
-        return lambda keep: clean_versions(client, target.redis_prefix, target.model, keep)
+        def clean(keep: set[str]) -> None:
+            with redis_client(conn_id) as client:
+                clean_versions(client, target.redis_prefix, target.model, keep)
+
+        return clean
+
+    def _times(self) -> LockTimes:
+        """The lock must outlast a rollout and its undo, or a stuck rollout would never be undone."""
+        times = self.lock_times or LockTimes()
+        if 2 * self.rollout_timeout >= times.max_hold:
+            raise ConfigurationError(
+                "release", expected=f"twice rollout_timeout below the lock's max_hold of {times.max_hold:g} s",
+                seen=f"rollout_timeout {self.rollout_timeout:g} s", action="Shorten the one or lengthen the other.",
+            )
+        return times
 
     def _request(self, context: Context, target: ServingTarget) -> ReleaseRequest:
         version = str(self.version).strip()

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ragops import contract
 from airflow_provider_ragops.contract import TrainingResult
-from airflow_provider_ragops.operators import pod_parts
+from airflow_provider_ragops.exceptions import ConfigurationError
+from airflow_provider_ragops.operators import pod_parts, rendered
 from airflow_provider_ragops.operators.translation import translated_errors
 from airflow_provider_ragops.operators.workload import RETURN_VALUE, WorkloadPodOperator
 from airflow_provider_ragops.workloads.training.parameters import TrainingParameters
@@ -39,6 +40,8 @@ class GpuTrainingPodOperator(WorkloadPodOperator):
     :param cpu_limit: CPU limit; none by default, because throttled training holds its GPU longer.
     :param memory: Memory request and limit.
     :param shared_memory: Size of /dev/shm; counts as the pod's memory.
+    :param image: Image with the workloads. Its name is part of the registration key, so it must name one build: a tag
+        other than ``latest``, or a digest. (templated)
     :param schedule_timeout_seconds: How long the pod may wait for a node; GPU nodes often have to be started.
     :param startup_timeout_seconds: How long a scheduled pod may take to start; the image has gigabytes.
     """
@@ -102,6 +105,7 @@ class GpuTrainingPodOperator(WorkloadPodOperator):
         :raises UnreachableError: when MLflow or the cluster did not answer.
         """
         with translated_errors():
+            self._require_pinned_image()
             key = self.registration_key
             result = self._reusable(key) or self._train(context, key)
             self.log.info("version %(version)s of %(model)s (run %(run_id)s, reused: %(reused)s)", result)
@@ -119,16 +123,25 @@ class GpuTrainingPodOperator(WorkloadPodOperator):
     @property
     def registration_key(self) -> str:
         return contract.registration_key(
-            self.model, self.partition, self.data_digest, self.parameters.digest, str(self.image)
+            self.model, self.partition_key, self.data_digest, self.parameters.digest, str(self.image)
         )
 
     @property
     def command_line(self) -> list[str]:
         values = {
             "model": self.model, "experiment": self.experiment, "data": self.data_uri,
-            "data-digest": self.data_digest, "partition": self.partition, "cutoff": self.cutoff,
+            "data-digest": self.data_digest, "partition": self.partition_key, "cutoff": self.cutoff,
         } | {name.replace("_", "-"): value for name, value in asdict(self.parameters).items()}  # fmt: skip
         return [text for name, value in values.items() for text in (f"--{name}", str(value))]
+
+    def _require_pinned_image(self) -> None:
+        image = rendered.required("image", self.image)
+        if not pod_parts.is_pinned(image):
+            raise ConfigurationError(
+                f"image of task {self.task_id}", expected="a tag other than latest, or a digest (@sha256:...)",
+                seen=repr(image),
+                action="Pin the image: with a moving tag, a rebuilt one would silently reuse an old image's version.",
+            )
 
     def _reusable(self, key: str) -> TrainingResult | None:
         found = self._completed(key)
@@ -151,13 +164,17 @@ class GpuTrainingPodOperator(WorkloadPodOperator):
             if not marker or not version.run_id:
                 continue
             run = self.mlflow.run(version.run_id)
-            if run.info.status == "FINISHED" and run.data.tags.get(contract.TAG_COMPLETED) == marker:
+            if contract.is_completed(marker, run.info.status, run.data.tags):
+                self.mlflow_run_url = self.mlflow.run_url(run)
                 return version
         return None
 
     def _leftovers(self, key: str) -> str:
         run = self.mlflow.find_run(self.experiment, {contract.TAG_ATTEMPT: self.attempt})
-        seen = f"run {run.info.run_id} is {run.info.status}" if run else "MLflow has no run of this attempt"
+        seen = "MLflow has no run of this attempt"
+        if run:
+            self.mlflow_run_url = self.mlflow.run_url(run)
+            seen = f"run {run.info.run_id} is {run.info.status}"
         versions = self.mlflow.registry().find(self.model, {contract.TAG_REGISTRATION_KEY: key})
         numbers = ", ".join(version.version for version in versions)
         return f"{seen}, and " + (f"version {numbers} has no completion marker" if numbers else "no version")

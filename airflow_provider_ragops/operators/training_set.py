@@ -21,6 +21,7 @@ from airflow_provider_ragops.features.training_set import Observations, Training
 from airflow_provider_ragops.hooks.feast import FeastHook
 from airflow_provider_ragops.hooks.location import open_location
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
+from airflow_provider_ragops.links.mlflow import MlflowRunLink
 from airflow_provider_ragops.operators.translation import translated_errors
 
 if TYPE_CHECKING:
@@ -59,6 +60,7 @@ class TrainingSetBuildOperator(BaseOperator):
     """
 
     template_fields = ("model", "location", "partition", "experiment", "repo")
+    operator_extra_links = (MlflowRunLink(),)
 
     def __init__(
         self, *, model: str, feature_view: str, location: str, partition: str, experiment: str,
@@ -79,24 +81,26 @@ class TrainingSetBuildOperator(BaseOperator):
 
     def execute(self, context: Context) -> TrainingSetResult:  # noqa: ARG002 - Airflow's signature
         with translated_errors(), tempfile.TemporaryDirectory() as folder:
+            partition = Partition.parse(self.partition)
             found = build(
                 FeastHook(self.feast_conn_id, repo=self.repo).store(), self.feature_view,
-                open_location(self.location, self.conn_id), Partition.parse(self.partition), model=self.model,
+                open_location(self.location, self.conn_id), partition, model=self.model,
                 observations=self.observations,
             )
-            self.log.info("Training set of partition %s: %s", self.partition, found.as_dict())
-            return self._keep(found, Path(folder) / _FILE)
+            self.log.info("Training set of partition %s: %s", partition.key, found.as_dict())
+            return self._keep(found, partition.key, Path(folder) / _FILE)
 
-    def _keep(self, found: TrainingSet, path: Path) -> TrainingSetResult:
+    def _keep(self, found: TrainingSet, partition: str, path: Path) -> TrainingSetResult:
         write(found, path)
         digest, cutoff = file_digest(path), found.cutoff.isoformat()
         hook = MlflowHook(self.mlflow_conn_id)
-        tags = {TAG_KIND: "training-set", TAG_PARTITION: self.partition, TAG_DATA_DIGEST: digest}
+        tags = {TAG_KIND: "training-set", TAG_PARTITION: partition, TAG_DATA_DIGEST: digest}
         run = hook.find_run(self.experiment, tags)
-        name = f"training-set-{self.partition}"
+        name = f"training-set-{partition}"
         run_id: str = run.info.run_id if run else hook.start_run(self.experiment, name, {**tags, TAG_CUTOFF: cutoff})
+        self.mlflow_run_url = hook.run_url(run or hook.run(run_id))
         if run is None or run.info.status != "FINISHED":  # an unfinished run is one whose upload was cut short
-            hook.client().log_artifact(run_id, str(path), ARTIFACT_TRAINING_SET)
+            hook.log_file(run_id, path, ARTIFACT_TRAINING_SET)
             hook.log_json(run_id, f"{ARTIFACT_TRAINING_SET}/verdict.json", {**found.as_dict(), "digest": digest})
             hook.end_run(run_id)
         uri = f"runs:/{run_id}/{ARTIFACT_TRAINING_SET}/{_FILE}"

@@ -15,6 +15,7 @@ from airflow_provider_ragops.contract import (
 )
 from airflow_provider_ragops.hooks.location import open_location
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
+from airflow_provider_ragops.links.mlflow import MlflowRunLink
 from airflow_provider_ragops.operators.translation import translated_errors
 from airflow_provider_ragops.validation.check import check, load_schema
 from airflow_provider_ragops.validation.reading import read_partition
@@ -44,6 +45,7 @@ class ContractValidateOperator(BaseOperator):
     """
 
     template_fields = ("location", "partition", "experiment")
+    operator_extra_links = (MlflowRunLink(),)
 
     def __init__(
         self, *, schema: str, location: str, partition: str, experiment: str, time_column: str = COLUMN_TIME,
@@ -79,6 +81,7 @@ class ContractValidateOperator(BaseOperator):
         run = hook.find_run(self.experiment, tags)
         name = f"contract-{report.partition}"
         run_id: str = run.info.run_id if run else hook.start_run(self.experiment, name, tags)
+        self.mlflow_run_url = hook.run_url(run or hook.run(run_id))
         hook.log_json(run_id, f"{ARTIFACT_CONTRACT}/report.json", report.as_dict())
         hook.end_run(run_id, "FINISHED" if report.passed else "FAILED")
         return run_id

@@ -23,8 +23,10 @@ from airflow_provider_ragops.exceptions import (
     WorkloadFailedError,
 )
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
+from airflow_provider_ragops.links.mlflow import MlflowRunLink
 from airflow_provider_ragops.operators import pod_failure, pod_parts, rendered
 from airflow_provider_ragops.operators.pod_failure import PodState
+from airflow_provider_ragops.operators.pod_watch import PhasePodManager
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -44,7 +46,7 @@ class WorkloadPodOperator(KubernetesPodOperator):
     ``durable`` stays off, because it joins any pod of the stored name (airflow#71743).
 
     :param model: Registered model. (templated)
-    :param partition: Key of the partition, ``YYYY-MM-DD`` or ``YYYY-MM-DD_YYYY-MM-DD``. (templated)
+    :param partition: The partition, ``YYYY-MM-DD`` or ``YYYY-MM-DD_YYYY-MM-DD``. (templated)
     :param data_uri: MLflow artifact URI of the training set, ``runs:/...``. (templated)
     :param data_digest: Digest of that file. (templated)
     :param mlflow_conn_id: Airflow connection of MLflow.
@@ -52,12 +54,15 @@ class WorkloadPodOperator(KubernetesPodOperator):
     :param mlflow_secret: Kubernetes Secret in the pod's namespace with the keys ``username`` and ``password``, or
         ``token``. The pod refers to it; no credential passes through Airflow. (templated)
     :param git_commit: Commit of the code, for the lineage; default: the worker's ``RAGOPS_GIT_COMMIT``. (templated)
+    :param active_deadline_seconds: How long the pod may run before its node ends it, hung or not. The wait for a
+        node comes on top: ``schedule_timeout_seconds``.
     """
 
     template_fields: Sequence[str] = (
         *KubernetesPodOperator.template_fields,
         "model", "partition", "data_uri", "data_digest", "mlflow_tracking_uri", "mlflow_secret", "git_commit",
     )  # fmt: skip
+    operator_extra_links = (MlflowRunLink(),)
     workload: str
 
     def __init__(
@@ -71,12 +76,13 @@ class WorkloadPodOperator(KubernetesPodOperator):
         mlflow_tracking_uri: str | None = None,
         mlflow_secret: str | None = None,
         git_commit: str | None = None,
+        active_deadline_seconds: int = 6 * 3600,
         **kwargs: Any,
     ) -> None:
         volume, mount = pod_parts.scratch()
         kwargs["volumes"] = [*kwargs.get("volumes", ()), volume]
         kwargs["volume_mounts"] = [*kwargs.get("volume_mounts", ()), mount]
-        super().__init__(**{**self._pod_defaults(), **kwargs})
+        super().__init__(active_deadline_seconds=active_deadline_seconds, **{**self._pod_defaults(), **kwargs})
         self.model = model
         self.partition = partition
         self.data_uri = data_uri
@@ -107,8 +113,20 @@ class WorkloadPodOperator(KubernetesPodOperator):
         }
 
     @cached_property
+    def pod_manager(self) -> PhasePodManager:
+        return PhasePodManager(kube_client=self.client, callbacks=self.callbacks)
+
+    @cached_property
     def mlflow(self) -> MlflowHook:
         return MlflowHook(self.mlflow_conn_id)
+
+    @property
+    def partition_key(self) -> str:
+        """The one text of the partition after rendering: the pod reads the same.
+
+        :raises PartitionError: when it is no partition.
+        """
+        return contract.Partition.parse(self.partition).key
 
     def prepare(self, context: Context, work: str, arguments: list[str]) -> None:
         """Complete the pod's description after rendering.
@@ -122,7 +140,7 @@ class WorkloadPodOperator(KubernetesPodOperator):
         task = contract.digest(ti.dag_id, context["run_id"], ti.task_id, str(ti.map_index))
         self.labels = {
             **(self.labels or {}),
-            contract.LABEL_PARTITION: self.partition,
+            contract.LABEL_PARTITION: self.partition_key,
             contract.LABEL_TASK: task,
             contract.LABEL_WORK: work,
             contract.LABEL_ATTEMPT: self.attempt,
@@ -171,7 +189,6 @@ class WorkloadPodOperator(KubernetesPodOperator):
         )
 
     def _validate(self) -> None:
-        contract.Partition.parse(self.partition)
         for name in ("model", "data_uri", "data_digest", "image"):
             rendered.required(name, getattr(self, name))
         if self.deferrable:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_ragops import contract
 from airflow_provider_ragops.contract import (
     ARTIFACT_EVALUATION,
     COLUMN_ENTITY,
@@ -78,8 +79,8 @@ class Evaluation:
 
 
 def is_completed(run: Any, marker: str | None) -> bool:
-    """Proof of a finished attempt: the run is FINISHED and carries the marker."""
-    return bool(marker) and run.info.status == "FINISHED" and run.data.tags.get(TAG_COMPLETED) == marker
+    """:func:`contract.is_completed` on a run of MLflow's client."""
+    return contract.is_completed(marker, run.info.status, run.data.tags)
 
 
 def judged_version(info: VersionInfo, run: Any, measured: Mapping[str, Any]) -> JudgedVersion:

@@ -11,7 +11,10 @@ from airflow_provider_ragops.exceptions import RagopsError, RegistryError, Unrea
 _DENIED = frozenset({"UNAUTHENTICATED", "PERMISSION_DENIED", "CUSTOMER_UNAUTHORIZED"})
 _LATER = frozenset({"TEMPORARILY_UNAVAILABLE", "REQUEST_LIMIT_EXCEEDED", "DEADLINE_EXCEEDED"})
 _ABSENT = frozenset({"RESOURCE_DOES_NOT_EXIST", "NOT_FOUND"})
-_LONGEST_MESSAGE = 500
+_DENIED_STATUS = (401, 403)
+_LATER_STATUS = (408, 429)
+_SERVER_FAULT = 500
+_LONGEST_MESSAGE = 500  # characters
 
 
 @contextmanager
@@ -24,11 +27,14 @@ def named_faults(subject: str, where: str) -> Iterator[None]:
     :raises RegistryError: anything else, credentials included.
     """
     from mlflow.exceptions import MlflowException
+    from requests import RequestException
 
     try:
         yield
     except MlflowException as error:
         raise _translated(error, subject, where) from error
+    except RequestException as error:  # the artifact proxy's refusals come out of MLflow's client as they are
+        raise _refused(error, subject, where) from error
 
 
 def is_absent(error: Any) -> bool:
@@ -45,17 +51,40 @@ def is_absent(error: Any) -> bool:
 def _translated(error: Any, subject: str, where: str) -> RagopsError:
     seen = error.message[:_LONGEST_MESSAGE]
     if error.error_code in _DENIED:
-        return RegistryError(
-            f"{subject} at {where}", expected="credentials with permission for this", seen=seen,
-            action="Check user, password and token of the connection, and the user's permissions in MLflow.",
-        )  # fmt: skip
+        return _denied(subject, where, seen)
     if error.error_code in _LATER or _came_from_the_network(error):
-        return UnreachableError(
-            f"{subject} at {where}", expected="an answer in time", seen=seen,
-            action="Check that MLflow and its database run, and that this machine reaches the address.",
-        )  # fmt: skip
+        return _silent(subject, where, seen)
+    return _rejected(subject, where, f"{error.error_code}: {seen}")
+
+
+def _refused(error: Any, subject: str, where: str) -> RagopsError:
+    """Tell by status alone: the text repeats the URL, which may be a signed one."""
+    status = error.response.status_code if error.response is not None else None
+    seen = f"HTTP {status}" if status else type(error).__name__
+    if status in _DENIED_STATUS:
+        return _denied(subject, where, seen)
+    if status is None or status in _LATER_STATUS or status >= _SERVER_FAULT:
+        return _silent(subject, where, seen)
+    return _rejected(subject, where, seen)
+
+
+def _denied(subject: str, where: str, seen: str) -> RegistryError:
     return RegistryError(
-        f"{subject} at {where}", expected="MLflow to accept the request", seen=f"{error.error_code}: {seen}",
+        f"{subject} at {where}", expected="credentials with permission for this", seen=seen,
+        action="Check user, password and token of the connection, and the user's permissions in MLflow.",
+    )  # fmt: skip
+
+
+def _silent(subject: str, where: str, seen: str) -> UnreachableError:
+    return UnreachableError(
+        f"{subject} at {where}", expected="an answer in time", seen=seen,
+        action="Check that MLflow and its database run, and that this machine reaches the address.",
+    )  # fmt: skip
+
+
+def _rejected(subject: str, where: str, seen: str) -> RegistryError:
+    return RegistryError(
+        f"{subject} at {where}", expected="MLflow to accept the request", seen=seen,
         action="Look at the object on MLflow's page.",
     )  # fmt: skip
 

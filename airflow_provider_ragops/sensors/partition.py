@@ -11,7 +11,8 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSensorTimeout
 from airflow_provider_ragops.contract import PARTITION_MARKER, PARTITION_PATTERN, UTC, Partition
 from airflow_provider_ragops.exceptions import RagopsError, UnreachableError
 from airflow_provider_ragops.hooks.location import open_location
-from airflow_provider_ragops.triggers.partition import PartitionTrigger, missing_parts
+from airflow_provider_ragops.layout import incomplete, partition_days
+from airflow_provider_ragops.triggers.partition import PartitionTrigger
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -21,15 +22,14 @@ _GRACE = timedelta(minutes=5)  # the trigger ends itself at the deadline; this c
 
 class PartitionSensor(BaseSensorOperator):
     """
-    Wait for ``{location}/date=YYYY-MM-DD/`` to hold files and the marker, for each day of the partition.
+    Wait for ``{location}/date=YYYY-MM-DD/`` to hold ``*.parquet`` and ``_SUCCESS``, for each day of the partition.
 
-    Logs what is missing at each look, and names it when time runs out; the same in every mode. A file counts
-    as present whatever it holds: whether it can be read and has rows is the contract's question.
+    Logs what is missing at each look, and names it when time runs out; the same in every mode. The layout is the
+    one that all later steps read (:mod:`airflow_provider_ragops.layout`), so its names are no arguments. A file
+    counts as present whatever it holds: whether it can be read and has rows is the contract's question.
 
     :param location: path or URL of the day folders (templated)
     :param partition: key of the partition (templated)
-    :param pattern: file names that count as data
-    :param marker: file that says the day is complete
     :param conn_id: Airflow connection of the storage; None for one that needs none
     :param deferrable: wait in the triggerer
     """
@@ -37,16 +37,13 @@ class PartitionSensor(BaseSensorOperator):
     template_fields = ("location", "partition", "conn_id")
 
     def __init__(
-        self, *, location: str, partition: str, pattern: str = PARTITION_PATTERN,
-        marker: str = PARTITION_MARKER, conn_id: str | None = None,
+        self, *, location: str, partition: str, conn_id: str | None = None,
         deferrable: bool = conf.getboolean("operators", "default_deferrable", fallback=False),
         mode: str = "reschedule", **kwargs: Any,
     ) -> None:
         super().__init__(mode=mode, **kwargs)
         self.location = location
         self.partition = partition
-        self.pattern = pattern
-        self.marker = marker
         self.conn_id = conn_id
         self.deferrable = deferrable
         self._missing: list[str] = []
@@ -64,8 +61,7 @@ class PartitionSensor(BaseSensorOperator):
     def poke(self, context: Context) -> bool:  # noqa: ARG002 - Airflow's signature
         try:
             fs, root = open_location(self.location, self.conn_id)
-            partition = Partition.parse(self.partition)
-            self._missing = missing_parts(fs, root, partition, self.pattern, self.marker)
+            self._missing = incomplete(partition_days(fs, root, Partition.parse(self.partition)))
         except RagopsError as error:
             if error.permanent:
                 raise AirflowFailException(str(error)) from error
@@ -92,9 +88,8 @@ class PartitionSensor(BaseSensorOperator):
         wait = timedelta(seconds=self.timeout)
         self.defer(
             trigger=PartitionTrigger(
-                location=self.location, partition=self.partition, pattern=self.pattern, marker=self.marker,
-                deadline=(datetime.now(UTC) + wait).isoformat(), poke_interval=self.poke_interval,
-                conn_id=self.conn_id,
+                location=self.location, partition=self.partition, deadline=(datetime.now(UTC) + wait).isoformat(),
+                poke_interval=self.poke_interval, conn_id=self.conn_id,
             ),
             method_name="execute_complete",
             timeout=wait + _GRACE,
@@ -102,7 +97,7 @@ class PartitionSensor(BaseSensorOperator):
 
     def _timed_out(self, missing: list[str]) -> AirflowSensorTimeout:
         return AirflowSensorTimeout(
-            f"partition {self.partition} in {self.location}: expected files and {self.marker} for each day within "
-            f"{self.timeout:.0f} s; still missing: {'; '.join(missing)}. Deliver the files and the marker, then "
-            "clear this task."
+            f"partition {self.partition} in {self.location}: expected {PARTITION_PATTERN} and {PARTITION_MARKER} "
+            f"for each day within {self.timeout:.0f} s; still missing: {'; '.join(missing)}. Deliver the files and "
+            "the marker, then clear this task."
         )

@@ -5,13 +5,13 @@ Pandera's own errors carry the whole frame; nothing of it leaves this file but c
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ragops.contract import COLUMN_TIME, Partition
 from airflow_provider_ragops.exceptions import ConfigurationError, MissingExtraError
+from airflow_provider_ragops.import_path import load, refusal
 from airflow_provider_ragops.validation.report import (
     MAX_EXAMPLES,
     MAX_FAILURES,
@@ -23,6 +23,7 @@ from airflow_provider_ragops.validation.report import (
 if TYPE_CHECKING:
     import pandas as pd
 
+_EXPECTED = "a Pandera DataFrameSchema or DataFrameModel"
 _SWITCH = "PANDERA_VALIDATION_ENABLED"
 # For these, Pandera puts the column into the failure case and leaves the column empty.
 _COLUMN_CHECKS = {"column_in_dataframe": "column is present", "column_in_schema": "column is in the contract"}
@@ -42,10 +43,10 @@ def load_schema(path: str) -> Any:
         import pandera.pandas as pa
     except ImportError as error:
         raise MissingExtraError.of(f"contract {path}", "pandera", "pandera") from error
-    found = _import(path)
+    found = load(path, subject="contract", expected=_EXPECTED)
     found = found.to_schema() if hasattr(found, "to_schema") else found  # a DataFrameModel
     if not isinstance(found, pa.DataFrameSchema):
-        raise _path_error(path, f"a {type(found).__name__}")
+        raise refusal(path, subject="contract", expected=_EXPECTED, seen=f"a {type(found).__name__}")
     return found
 
 
@@ -96,18 +97,3 @@ def _outside(frame: pd.DataFrame, partition: Partition, time_column: str) -> Ite
         if wrong.any():
             examples = tuple(value.isoformat() for value in times[wrong].head(MAX_EXAMPLES))
             yield CheckFailure(time_column, label, int(wrong.sum()), examples)
-
-
-def _import(path: str) -> Any:
-    module, _, attribute = path.partition(":")
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise _path_error(path, f"{type(error).__name__}: {error}") from error
-
-
-def _path_error(path: str, seen: str) -> ConfigurationError:
-    return ConfigurationError(
-        f"contract {path!r}", expected="package.module:attribute naming a Pandera DataFrameSchema or DataFrameModel",
-        seen=seen, action="Correct the import path; the module must lie beside the DAG or be installed.",
-    )

@@ -4,44 +4,39 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from airflow_provider_ragops.contract import PARTITION_MARKER, PARTITION_PATTERN, Partition, day_folder
+from airflow_provider_ragops.contract import PARTITION_MARKER, PARTITION_PATTERN, Partition
 from airflow_provider_ragops.exceptions import DataError, MissingExtraError
+from airflow_provider_ragops.layout import incomplete, partition_days
 
 if TYPE_CHECKING:
     import pandas as pd
     from fsspec import AbstractFileSystem
 
 
-def read_partition(
-    fs: AbstractFileSystem, root: str, partition: Partition, pattern: str = PARTITION_PATTERN
-) -> pd.DataFrame:
+def read_partition(fs: AbstractFileSystem, root: str, partition: Partition) -> pd.DataFrame:
     """Read the rows of all days of the partition.
 
     :raises DataError: when a day lacks its files or marker, a file is no Parquet, or there are no rows.
+    :raises UnreachableError: when the storage can't be listed.
     """
     try:
         import pandas as pd
         import pyarrow  # noqa: F401 - asked for here, used below
     except ImportError as error:
         raise MissingExtraError.of("reading a partition", error.name or "pandas", "pandera") from error
-    frames = [_read_file(fs, path) for path in _files(fs, root, partition, pattern)]
+    frames = [_read_file(fs, path) for path in _paths(fs, root, partition)]
     frame = pd.concat(frames, ignore_index=True)
     if frame.empty:
         raise _partition_error(partition, root, "at least one row", f"{len(frames)} files without a row")
     return frame
 
 
-def _files(fs: AbstractFileSystem, root: str, partition: Partition, pattern: str) -> list[str]:
-    fs.invalidate_cache()
-    found: list[str] = []
-    for day in partition.days:
-        folder = f"{root}/{day_folder(day)}"
-        files = sorted(fs.glob(f"{folder}/{pattern}"))
-        if not files or not fs.exists(f"{folder}/{PARTITION_MARKER}"):
-            lack = PARTITION_MARKER if files else f"files {pattern}"
-            raise _partition_error(partition, root, f"{pattern} and {PARTITION_MARKER}", f"no {lack} in {folder}")
-        found += files
-    return found
+def _paths(fs: AbstractFileSystem, root: str, partition: Partition) -> list[str]:
+    days = partition_days(fs, root, partition)
+    if missing := incomplete(days):
+        expected = f"{PARTITION_PATTERN} and {PARTITION_MARKER} for each day"
+        raise _partition_error(partition, root, expected, "; ".join(missing))
+    return [path for one in days for path in one.paths]
 
 
 def _read_file(fs: AbstractFileSystem, path: str) -> pd.DataFrame:

@@ -36,6 +36,13 @@ DATA_DIGEST = "{{ ti.xcom_pull('training_set')['digest'] }}"
 CUTOFF = "{{ ti.xcom_pull('training_set')['cutoff'] }}"
 CANDIDATE = "{{ ti.xcom_pull('train')['version'] }}"
 TARGET = ServingTarget(settings.SERVING_NAMESPACE, settings.MODEL)
+PODS = {
+    "namespace": settings.TRAINING_NAMESPACE,
+    "image": settings.TRAINING_IMAGE,
+    "service_account_name": settings.SERVICE_ACCOUNT,
+    "mlflow_secret": settings.MLFLOW_SECRET,
+    "mlflow_tracking_uri": settings.POD_MLFLOW_URI,
+}
 
 PARAMS = {
     "partition": Param(
@@ -84,21 +91,23 @@ with DAG(
         "owner": "mlops-platform",
         "retries": 2,
         "retry_delay": timedelta(minutes=1),
+        # Longer than the waits inside: of a pod for its node and for its end, of a release for its lock and rollouts.
+        "execution_timeout": timedelta(hours=2),
         "on_failure_callback": AlertNotifier(),
     },
 ) as dag:
     partition = PartitionResolveOperator(task_id="partition")
     wait = PartitionSensor(
         task_id="wait_for_partition", location=settings.DATA_LOCATION, partition=PARTITION,
-        poke_interval=60, timeout=6 * 3600,
+        poke_interval=60, timeout=6 * 3600, execution_timeout=timedelta(hours=7),
     )
     validate = ContractValidateOperator(
         task_id="validate_contract", schema="churn.contract:transactions", location=settings.DATA_LOCATION,
         partition=PARTITION, experiment=settings.EXPERIMENT,
     )
     features = FeatureSnapshotOperator(
-        task_id="features", location=settings.DATA_LOCATION, features_location=settings.FEATURES_LOCATION,
-        partition=PARTITION,
+        task_id="features", query="churn.features.daily:QUERY", location=settings.DATA_LOCATION,
+        features_location=settings.FEATURES_LOCATION, partition=PARTITION,
     )
     materialize = FeastMaterializeOperator(
         task_id="materialize", feature_views=[settings.FEATURE_VIEW], partition=PARTITION, repo=settings.FEAST_REPO,
@@ -108,14 +117,13 @@ with DAG(
         location=settings.DATA_LOCATION, partition=PARTITION, experiment=settings.EXPERIMENT, repo=settings.FEAST_REPO,
     )
     train = GpuTrainingPodOperator(
-        task_id="train", name="churn-training", namespace=settings.TRAINING_NAMESPACE, image=settings.TRAINING_IMAGE,
-        model=settings.MODEL, experiment=settings.EXPERIMENT, data_uri=DATA, data_digest=DATA_DIGEST,
+        task_id="train", name="churn-training", execution_timeout=timedelta(hours=7), **PODS, model=settings.MODEL,
+        experiment=settings.EXPERIMENT, data_uri=DATA, data_digest=DATA_DIGEST,
         partition=PARTITION, cutoff=CUTOFF, epochs="{{ params.epochs }}", batch_size="{{ params.batch_size }}",
         learning_rate="{{ params.learning_rate }}", seed="{{ params.seed }}", gpus=settings.GPUS,
     )
     evaluate = ModelEvaluationPodOperator(
-        task_id="evaluate", name="churn-evaluation", namespace=settings.TRAINING_NAMESPACE,
-        image=settings.TRAINING_IMAGE, model=settings.MODEL, candidate=CANDIDATE,
+        task_id="evaluate", name="churn-evaluation", **PODS, model=settings.MODEL, candidate=CANDIDATE,
         data_uri=DATA, data_digest=DATA_DIGEST, partition=PARTITION,
     )
     gate = QualityGateOperator(
@@ -125,7 +133,9 @@ with DAG(
         non_inferiority_margin="{{ params.non_inferiority_margin }}", evaluate_only="{{ params.evaluate_only }}",
         follow_promote="release", follow_reject="alert",
     )
-    release = ModelReleaseOperator(task_id="release", target=TARGET, version=CANDIDATE)
+    release = ModelReleaseOperator(
+        task_id="release", target=TARGET, version=CANDIDATE, redis_conn_id=settings.REDIS_CONN,
+    )
     alert = AlertOperator(task_id="alert")
 
     partition >> wait >> validate >> features >> materialize >> training_set

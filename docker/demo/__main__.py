@@ -23,17 +23,19 @@ from demo.summary import collect, faults, tell, write
 
 
 class Demo:
-    """The steps in order. ``started`` is False as long as a failure should undo what was brought up."""
+    """The steps in order. ``started`` is False as long as a failure should undo what this run brought up."""
 
     def __init__(self, progress: Progress) -> None:
         self.progress = progress
         self.started = False
+        self.state_found = world.found()
+        self.cluster_found = clusters.ours() is not None
 
     def up(self) -> None:
         step = self.progress.step
         with step("cluster", f"the first time it compiles Kubernetes, 6 minutes; log {CLUSTER_LOGS}/cluster.log"):
             cluster = clusters.up()
-            world.enter(cluster)
+            self.state_found = not world.enter(cluster)
             self.settings = Settings.of(cluster)
         with step("images", f"training and serving, 4 minutes the first time; log {CLUSTER_LOGS}/images.log"):
             self.images = image_builds.ready(self.settings.tier.cluster)
@@ -47,6 +49,8 @@ class Demo:
 
     def _start_services(self) -> None:
         settings, background = self.settings, world.background()
+        if settings.exposure:
+            self.progress.say(f"  warning: {settings.exposure}")
         for service in (settings.mlflow(), settings.redis(), settings.airflow(self.images)):
             if service is None:
                 self.progress.say(f"  redis: {settings.redis_url.rpartition('@')[2]}, from REDIS_URL")
@@ -103,8 +107,10 @@ def up(venv_seconds: float) -> int:
         print(f"\n{error}", file=sys.stderr)
         if demo.started:
             print("Services were left up, to look into it: make demo-down ends them.", file=sys.stderr)
+        elif demo.state_found:
+            print("What an earlier run left is as it was, and up: make demo-down ends it.", file=sys.stderr)
         else:
-            down(progress)
+            down(progress, cluster=not demo.cluster_found)
         return 1
     except KeyboardInterrupt:
         progress.say("interrupted: ending everything")
@@ -113,10 +119,10 @@ def up(venv_seconds: float) -> int:
     return 0
 
 
-def down(progress: Progress) -> None:
+def down(progress: Progress, *, cluster: bool = True) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    world.leave(progress.say)
+    world.leave(progress.say, cluster=cluster)
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import time
 import urllib.error
@@ -15,6 +16,10 @@ from demo.errors import DemoError
 
 FINAL = ("success", "failed")
 States = dict[str, str]
+
+
+class NoAnswer(DemoError):
+    """Airflow was not reached, or failed itself: the same call may go well a moment later."""
 
 
 @dataclass(frozen=True)
@@ -39,7 +44,7 @@ class AirflowApi:
     def call(self, method: str, path: str, body: Any = None) -> Any:
         """One call under ``/api/v2``; the parsed answer.
 
-        :raises DemoError: naming the call and Airflow's answer.
+        :raises DemoError: naming the call and Airflow's answer; NoAnswer when there was none, or a 5xx.
         """
         if not self._token:
             self._token = self._send("POST", "/auth/token", self._login, {})["access_token"]
@@ -54,9 +59,10 @@ class AirflowApi:
                 return json.loads(reply.read() or b"null")
         except urllib.error.HTTPError as error:
             seen = error.read().decode(errors="replace")[:500]
-            raise DemoError(f"Airflow at {self.address}: {method} {path} answered {error.code}: {seen}") from error
-        except OSError as error:
-            raise DemoError(f"Airflow at {self.address}: {method} {path} got no answer: {error}") from error
+            kind = NoAnswer if error.code >= 500 else DemoError
+            raise kind(f"Airflow at {self.address}: {method} {path} answered {error.code}: {seen}") from error
+        except (OSError, http.client.HTTPException) as error:
+            raise NoAnswer(f"Airflow at {self.address}: {method} {path} got no answer: {error}") from error
 
     def unpause(self, dag: str, *, deadline: float = 120) -> None:
         """Wait until the DAG was parsed, and let it run.
@@ -79,13 +85,14 @@ class AirflowApi:
     def wait(self, dag: str, run_id: str, *, deadline: float, progress: Callable[[States], None]) -> Run:
         """Follow a run to its end; ``progress`` gets the tasks' states each time that they changed.
 
+        A poll without an answer is no reason to give up: a busy machine answers late.
+
         :raises DemoError: when it has not ended after ``deadline`` seconds.
         """
         until = time.monotonic() + deadline
         seen: States = {}
         while True:
-            state = self.call("GET", f"{_run(dag, run_id)}")["state"]
-            tasks = self.tasks(dag, run_id)
+            state, tasks = self._poll(dag, run_id, seen)
             if tasks != seen:
                 progress(seen := tasks)
             if state in FINAL:
@@ -93,6 +100,13 @@ class AirflowApi:
             if time.monotonic() > until:
                 raise DemoError(f"run {run_id} of {dag}: not over after {deadline:.0f} s; it is {state}: {tasks}")
             time.sleep(1)
+
+    def _poll(self, dag: str, run_id: str, seen: States) -> tuple[str, States]:
+        """The state of a run and of its tasks; without an answer no final state, and the tasks as seen before."""
+        try:
+            return str(self.call("GET", _run(dag, run_id))["state"]), self.tasks(dag, run_id)
+        except NoAnswer as error:
+            return f"unknown ({error})", seen
 
     def tasks(self, dag: str, run_id: str) -> States:
         found = self.call("GET", f"{_run(dag, run_id)}/taskInstances?limit=100")["task_instances"]

@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.parse
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from demo.errors import DemoError
 from demo.paths import BUILD, CLUSTER_LOGS, ROOT
 
 SCRIPTS = ROOT / "docker" / "cluster"
-OURS = BUILD / "cluster-is-ours"  # there when we brought the cluster up, and so may bring it down
+OURS = BUILD / "cluster-is-ours"  # the kind of the cluster that we brought up, and so may bring down
 KIND_CLUSTER = "ragops"
 KIND_KUBECONFIG = BUILD / "kind.kubeconfig"
 COMPILE_DEADLINE = 30 * 60.0  # a first bring-up of the local node compiles Kubernetes: 6 minutes on two cores
@@ -43,18 +44,43 @@ def up() -> Cluster:
     elif kind == "local":
         _local_up()
     kubeconfig = kubeconfig_of(kind)
-    return Cluster(kind, kubeconfig, address_towards(_node_address(kubeconfig)))
+    if kind != "given":  # the way to another's API server may well lead through the proxy
+        bypass_proxies(_api_host(kubeconfig))
+    node = _node_address(kubeconfig)
+    found = Cluster(kind, kubeconfig, address_towards(node))
+    bypass_proxies(node, found.node_ip)
+    return found
 
 
 def down(*, only_ours: bool = False) -> bool:
-    """Take the cluster down; one named by KUBECONFIG is never touched. True when something was done."""
-    kind = choose()
-    if kind == "given" or (only_ours and not OURS.exists()):
+    """Take the cluster down that was brought up here, whatever KUBECONFIG names now; True when something was done.
+
+    A cluster named by KUBECONFIG is never touched.
+    """
+    kind = ours() or ("given" if only_ours else choose())
+    if kind == "given":
         return False
     command = ["kind", "delete", "cluster", "--name", KIND_CLUSTER] if kind == "kind" else [SCRIPTS / "down.sh"]
     run("cluster down", command, CLUSTER_LOGS / "cluster-down.log", deadline=300)
     OURS.unlink(missing_ok=True)
     return True
+
+
+def ours() -> str | None:
+    """The kind of the cluster that was brought up here; None when there is none."""
+    try:
+        return OURS.read_text() or "local"
+    except FileNotFoundError:
+        return None
+
+
+def bypass_proxies(*hosts: str) -> None:
+    """Tell this process and its children that these hosts and this machine are not behind the machine's proxy."""
+    both = [os.environ.get(name, "") for name in ("NO_PROXY", "no_proxy")]
+    # Some clients read the one, some the other; a lone asterisk already exempts every host.
+    known = [host.strip() for text in both for host in text.split(",") if host.strip()]
+    wanted = ["*"] if "*" in known else [*known, "127.0.0.1", "localhost", *hosts]
+    os.environ["NO_PROXY"] = os.environ["no_proxy"] = ",".join(dict.fromkeys(wanted))
 
 
 def choose() -> str:
@@ -76,6 +102,13 @@ def address_towards(node: str) -> str:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         probe.connect((node, 9))  # UDP: chooses a route, sends nothing
         return str(probe.getsockname()[0])
+
+
+def _api_host(kubeconfig: Path) -> str:
+    from kubernetes import config
+
+    address = config.new_client_from_config(str(kubeconfig)).configuration.host
+    return urllib.parse.urlsplit(address).hostname or ""
 
 
 def _node_address(kubeconfig: Path) -> str:
@@ -113,7 +146,7 @@ def _kind_up() -> None:
         command = ["kind", "export", "kubeconfig", "--name", KIND_CLUSTER]
     else:
         command = ["kind", "create", "cluster", "--name", KIND_CLUSTER, "--wait", "120s"]
-        OURS.touch()
+        OURS.write_text("kind")
     run("kind", [*command, "--kubeconfig", KIND_KUBECONFIG], CLUSTER_LOGS / "cluster.log", deadline=600)
 
 
@@ -121,7 +154,7 @@ def _local_up() -> None:
     if _local_healthy():
         return
     BUILD.mkdir(exist_ok=True)
-    OURS.touch()
+    OURS.write_text("local")
     run("local cluster", [SCRIPTS / "up.sh"], CLUSTER_LOGS / "cluster.log", deadline=COMPILE_DEADLINE)
 
 

@@ -34,7 +34,7 @@ def ready(cluster: clusters.Cluster) -> Images:
     """
     run(
         "images", [ROOT / "docker" / "images.sh", "training", "serving"], CLUSTER_LOGS / "images.log",
-        deadline=BUILD_DEADLINE, env={"KUBECONFIG": str(cluster.kubeconfig)},
+        deadline=BUILD_DEADLINE, env={"KUBECONFIG": str(cluster.kubeconfig), "PYTHON": sys.executable},
     )
     return _read()
 

@@ -43,8 +43,9 @@ class World:
         return found
 
     def deployment_version(self) -> str | None:
-        containers = self.deployment()["spec"]["template"]["spec"]["containers"]
-        return next((one["value"] for one in containers[0].get("env", []) if one["name"] == "MODEL_VERSION"), None)
+        from airflow_provider_ragops.rollout.status import version_of
+
+        return version_of(self.deployment()["spec"]["template"], self.target.container) or None
 
     def newest_partition(self) -> str:
         """The newest partition ever released here, from the release record; empty before the first release."""

@@ -35,7 +35,7 @@ class Settings:
     @classmethod
     def of(cls, cluster: Cluster) -> Settings:
         mlflow, redis, airflow = (services.wanted_port(name, port) for name, port in PORTS.items())
-        return cls(cluster.node_ip, mlflow, redis, airflow, os.environ.get("REDIS_URL"), ServingTier(cluster))
+        return cls(cluster.node_ip, mlflow, redis, airflow, os.environ.get("REDIS_URL"), ServingTier.of(cluster))
 
     @property
     def mlflow_uri(self) -> str:
@@ -44,6 +44,14 @@ class Settings:
     @property
     def redis_url(self) -> str:
         return self.given_redis or f"redis://{self.host}:{self.redis_port}/0"
+
+    @property
+    def exposure(self) -> str:
+        """Who reaches what without a login; empty on the local node, whose address exists on this machine alone."""
+        if self.tier.cluster.kind == "local":
+            return ""
+        names = "MLflow listens" if self.given_redis else "MLflow and Valkey listen"
+        return f"{names} on {self.host} without a login: whoever reaches that address can read and change them"
 
     @property
     def data(self) -> Path:

@@ -56,6 +56,15 @@ pip_volumes() {
     FIND_LINKS=$(sed -n 's/^find-links = //p' "$settings")
 }
 
+# limit FLAG: this shell's own limit, at most 32768. buildah would raise limits, and one of its releases lowers its own to
+# that number first; raising fails where the machine lacks CAP_SYS_RESOURCE.
+limit() {
+    local value
+    value=$(ulimit "-H$1")
+    if [ "$value" = unlimited ] || [ "$value" -gt 32768 ]; then value=32768; fi
+    printf '%s:%s\n' "$value" "$value"
+}
+
 # build_image NAME REFERENCE PARENT
 build_image() {
     local log="$CACHE/image-$1.log"
@@ -63,7 +72,8 @@ build_image() {
     say "building $2"
     pip_volumes
     builder build --isolation chroot --network host --file "docker/$1.Dockerfile" --tag "$2" \
-        --build-arg "BASE_IMAGE=$3" --build-arg "PIP_FIND_LINKS=$FIND_LINKS" "${VOLUMES[@]}" . > "$log" 2>&1 \
+        --build-arg "BASE_IMAGE=$3" --build-arg "PIP_FIND_LINKS=$FIND_LINKS" "${VOLUMES[@]}" \
+        --ulimit "nofile=$(limit n)" --ulimit "nproc=$(limit u)" . > "$log" 2>&1 \
         || { tail -n 30 "$log" >&2; die "docker/$1.Dockerfile did not build; all of it is in $log"; }
     forget_others "$1" "$2"
 }
@@ -90,7 +100,7 @@ make_archive() {
 loaded() { ctr_node images list --quiet "name==$1" | grep -qxF "$1"; }
 
 load_image() {
-    ctr_node version > /dev/null 2>&1 || die "the cluster is not up: run docker/cluster/up.sh, then this again"
+    { [ -S "$CONTAINERD_SOCKET" ] && ctr_node version > /dev/null 2>&1; } || die "the cluster is not up: run docker/cluster/up.sh, then this again"
     loaded "$1" || { say "loading $1"; timeout 600 ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io images import "$(archive_of "$1")" > /dev/null; }
 }
 

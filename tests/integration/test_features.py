@@ -15,10 +15,10 @@ import pytest
 import redis
 from airflow.sdk.exceptions import AirflowFailException
 from churn import cdnow
+from churn.features.daily import FEATURES
 
 from airflow_provider_ragops.contract import Partition, file_digest, split_of
 from airflow_provider_ragops.exceptions import MaterializationError
-from airflow_provider_ragops.features.snapshots import FEATURES
 from airflow_provider_ragops.features.training_set import Observations
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
 from airflow_provider_ragops.operators.features import FeatureSnapshotOperator
@@ -58,8 +58,8 @@ class World:
 
     def snapshot(self, key: str = KEY, days: int = 70) -> dict[str, Any]:
         operator = FeatureSnapshotOperator(
-            task_id="features", location=str(self.location), features_location=str(self.features), partition=key,
-            history_days=days,
+            task_id="features", query="churn.features.daily:QUERY", location=str(self.location),
+            features_location=str(self.features), partition=key, history_days=days,
         )
         return operator.execute({})
 
@@ -97,7 +97,7 @@ def make(redis_server: Any, mlflow_server: Any, monkeypatch: pytest.MonkeyPatch)
 
     def start(folder: Path) -> World:
         world = World(folder, redis_server.url)
-        monkeypatch.setenv("RAGOPS_FEATURES_LOCATION", str(world.features))
+        monkeypatch.setattr("churn.settings.FEATURES_LOCATION", str(world.features))
         extra = {"repo": str(REPO), "registry_url": f"sqlite:///{world.registry}", "redis_url": world.redis_url}
         monkeypatch.setenv("AIRFLOW_CONN_FEAST_DEFAULT", json.dumps({"conn_type": "feast", "extra": extra}))
         mlflow = {"conn_type": "mlflow", "host": mlflow_server.uri}
@@ -140,7 +140,7 @@ def test_contract_report_is_kept(world: World, tmp_path: Path) -> None:
 
 def test_missing_partition_leaves_no_report(world: World) -> None:
     """A partition that is not there fails before anything is written."""
-    with pytest.raises(AirflowFailException, match=r"partition 2026-09-30 .*no files \*.parquet"):
+    with pytest.raises(AirflowFailException, match=r"partition 2026-09-30 .*no \*\.parquet"):
         world.validate("2026-09-30")
     assert world.runs() == []
 

@@ -147,7 +147,7 @@ def test_refused_data_is_told_from_the_pod(training: Callable[..., GpuTrainingPo
         training(data_digest="0123456789abcdef").execute(context(TaskInstance()))
 
 
-@pytest.mark.parametrize("image", ["localhost/ragops/no-such-image:1", "Not A Name"])
+@pytest.mark.parametrize("image", ["localhost/ragops/no-such-image:1", "Not A Name:1"])
 def test_unknown_image_fails_at_once(training: Callable[..., GpuTrainingPodOperator], image: str) -> None:
     """K3: an image that can't be pulled fails within seconds, naming it; nobody waits for the schedule timeout."""
     began = time.monotonic()
@@ -163,6 +163,20 @@ def test_missing_gpu_is_named(
     operator = training(gpus=1, gpu_resource="ragops.test/gpu", schedule_timeout_seconds=5)
     with pytest.raises(WorkloadFailedError, match=r"Unschedulable: .*Insufficient ragops\.test/gpu"):
         operator.execute(context(TaskInstance()))
+    _await_no_pod(core, namespace, operator.attempt)
+
+
+def test_hung_pod_is_ended(
+    training: Callable[..., GpuTrainingPodOperator], core: client.CoreV1Api, namespace: str
+) -> None:
+    """K5: a training that hangs is ended by its node at the deadline; the error names it, and no pod stays."""
+    operator = training(
+        cmds=["python", "-c", "import time; time.sleep(900)"], active_deadline_seconds=5, termination_grace_period=1
+    )
+    began = time.monotonic()
+    with pytest.raises(AirflowFailException, match=r"active_deadline_seconds=5; saw DeadlineExceeded: Pod was active"):
+        operator.execute(context(TaskInstance()))
+    assert time.monotonic() - began < 60
     _await_no_pod(core, namespace, operator.attempt)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
-from urllib.parse import urlsplit
 
 import pytest
 from demo import cluster as clusters
@@ -17,8 +16,6 @@ from demo.images import Images
 from demo.inspection import World
 from demo.pipeline import Pipeline
 from demo.settings import Settings
-
-from tests.server import Server
 
 
 @dataclass(frozen=True)
@@ -34,23 +31,31 @@ class Loop:
 
 @pytest.fixture(scope="session")
 def airflow_standalone(
-    background: Background, cluster: clusters.Cluster, images: Images, mlflow_server: Server, redis_server: Server,
-    tmp_path_factory: pytest.TempPathFactory,
+    cluster: clusters.Cluster, images: Images, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Loop]:
-    """The demo's parts in a place of their own. Mark the test ``cluster`` and ``images``."""
+    """The demo's parts in a place of their own, the schedule on. Mark the test ``cluster`` and ``images``.
+
+    MLflow and Redis are not the session's: the DAG's model has one name, which other tests register too.
+    """
     tier = ServingTier(cluster, "ml-serving-system", "ml-workloads-system")
-    tier.remove()
     settings = Settings(
-        host=cluster.node_ip, mlflow_port=urlsplit(mlflow_server.uri).port or 0, redis_port=0,
-        airflow_port=services.free_port("127.0.0.1"), given_redis=redis_server.url, tier=tier,
-        state=tmp_path_factory.mktemp("loop"), schedule="on",
+        host=cluster.node_ip, mlflow_port=services.free_port(cluster.node_ip),
+        redis_port=services.free_port(cluster.node_ip), airflow_port=services.free_port("127.0.0.1"),
+        given_redis=None, tier=tier, state=tmp_path_factory.mktemp("loop"), schedule="on",
     )
-    days = data.partitions(settings.data)
-    tier.install(images, settings.mlflow_uri)
-    service = settings.airflow(images)
-    background.start(service)
-    api = AirflowApi(service.address, "admin", services.admin_password(settings.airflow_home))
-    api.unpause(pipeline.DAG)
-    yield Loop(api, Pipeline(api, print), World(settings), settings, days)
-    background.stop(service.name)
-    tier.remove()
+    background = Background(settings.state)
+    try:
+        tier.remove()
+        days = data.partitions(settings.data)
+        for service in (settings.mlflow(), settings.redis(), settings.airflow(images)):
+            if service:
+                background.start(service)
+        tier.install(images, settings.mlflow_uri)
+        api = AirflowApi(
+            f"http://127.0.0.1:{settings.airflow_port}", "admin", services.admin_password(settings.airflow_home)
+        )
+        api.unpause(pipeline.DAG)
+        yield Loop(api, Pipeline(api, print), World(settings), settings, days)
+    finally:
+        background.stop_all()
+        tier.remove(wait=False)

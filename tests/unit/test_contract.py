@@ -52,11 +52,34 @@ def test_no_whole_days(start: datetime, end: datetime, told: str) -> None:
         Partition(start, end)
 
 
-@pytest.mark.parametrize("key", ["29.11.2026", "2026-13-01", "2026-11-29_x", "2026-11-29T00:00:00", "yesterday"])
+@pytest.mark.parametrize("key", [
+    "29.11.2026", "2026-13-01", "2026-11-29_x", "2026-11-29T00:00:00", "yesterday", "", "20261129", "2026-W48-7",
+    "2026-11-29_", "_2026-11-29", "2026-11-29_20261130", " 2026-11-29", "2026-11-29\n", "9999-12-31",
+])  # fmt: skip
 def test_unreadable_key(key: str) -> None:
     """A key that is no date is refused with the expected form."""
     with pytest.raises(PartitionError, match="expected YYYY-MM-DD or YYYY-MM-DD_YYYY-MM-DD"):
         Partition.parse(key)
+
+
+def test_a_range_of_one_day_is_that_day() -> None:
+    """Both texts name one partition, and it has one key."""
+    assert Partition.parse("2026-11-29_2026-11-29") == Partition.parse("2026-11-29")
+    assert Partition.parse("2026-11-29_2026-11-29").key == "2026-11-29"
+
+
+@pytest.mark.parametrize(("marker", "status", "tags", "completed"), [
+    ("a1", "FINISHED", {contract.TAG_COMPLETED: "a1"}, True),
+    ("a1", "FINISHED", {contract.TAG_COMPLETED: "a2"}, False),
+    ("a1", "FINISHED", {}, False),
+    ("a1", "FAILED", {contract.TAG_COMPLETED: "a1"}, False),
+    ("a1", "RUNNING", {contract.TAG_COMPLETED: "a1"}, False),
+    (None, "FINISHED", {}, False),
+    ("", "FINISHED", {contract.TAG_COMPLETED: ""}, False),
+])  # fmt: skip
+def test_proof_of_a_finished_attempt(marker: str | None, status: str, tags: dict[str, str], completed: bool) -> None:
+    """K1, K7: the run is FINISHED and carries the version's own marker; two missing markers do not match."""
+    assert contract.is_completed(marker, status, tags) is completed
 
 
 def test_resolution_order() -> None:

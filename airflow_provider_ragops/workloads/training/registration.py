@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from airflow_provider_ragops import contract
-from airflow_provider_ragops.workloads.recording import FINISHED
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -40,7 +39,7 @@ def find_completed(client: MlflowClient, model: str, key: str) -> Registered | N
         if not marker or not version.run_id:
             continue
         run = client.get_run(version.run_id)
-        if run.info.status == FINISHED and run.data.tags.get(contract.TAG_COMPLETED) == marker:
+        if contract.is_completed(marker, run.info.status, run.data.tags):
             return Registered(str(version.version), str(version.run_id), marker)
     return None
 

@@ -1,32 +1,31 @@
-"""Feature definitions of the churn example: one entity, one view over the daily snapshots."""
+"""Feature definitions of the churn example: one entity, one view over the daily snapshots.
+
+Feast's own command line needs the DAG folder on its path: ``PYTHONPATH=dags feast -c dags/churn/features plan``.
+"""
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
+
+from churn.features.daily import FEATURES
+from churn.settings import FEATURE_VIEW, FEATURES_LOCATION
 
 # Loaded by the Feast operators inside their tasks, never by the DAG processor.
 from feast import Entity, FeatureView, Field, FileSource  # noqa: TID253
 from feast.types import Float64, Int64  # noqa: TID253
 from feast.value_type import ValueType  # noqa: TID253
 
-FEATURES = (
-    "avg_transaction_amount_7d", "transaction_count_30d", "transaction_count_90d", "transaction_count_180d",
-    "transaction_amount_90d", "days_since_last_transaction", "tenure_days", "transaction_count_total",
-    "active_days_total", "avg_transaction_amount_total", "avg_items_total", "mean_days_between_transactions",
-)
-
 user = Entity(name="user_id", join_keys=["user_id"], value_type=ValueType.INT64)
 
 snapshots = FileSource(
     name="user_financial_snapshots",
-    path=f"{os.environ['RAGOPS_FEATURES_LOCATION'].rstrip('/')}/date=*/features.parquet",
+    path=f"{FEATURES_LOCATION.rstrip('/')}/date=*/features.parquet",
     timestamp_field="event_timestamp",
     created_timestamp_column="created_timestamp",
 )
 
 user_financial_features = FeatureView(
-    name="user_financial_features",
+    name=FEATURE_VIEW,
     entities=[user],
     ttl=timedelta(days=14),
     schema=[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import fsspec
 import pytest
 
 from airflow_provider_ragops.contract import Partition
+from airflow_provider_ragops.features.query import FeatureQuery
 from tests.fakes import purchases
 
 
@@ -34,3 +35,17 @@ def last() -> Partition:
 def at() -> Callable[[Path], tuple[Any, str]]:
     """A local folder as the pair that the core takes."""
     return lambda path: (fsspec.filesystem("file"), str(path))
+
+
+@pytest.fixture
+def query() -> FeatureQuery:
+    """The churn example's; what it computes: tests/unit/churn/test_features.py."""
+    return FeatureQuery.load("churn.features.daily:QUERY")
+
+
+@pytest.fixture
+def memory() -> Iterator[Any]:
+    """A storage that is no local path."""
+    found = fsspec.filesystem("memory")
+    yield found
+    found.rm("/", recursive=True)

@@ -10,18 +10,21 @@ from typing import Any
 
 import pandas as pd
 import pytest
+from churn.features.daily import FEATURES
 
 from airflow_provider_ragops.contract import Partition
+from airflow_provider_ragops.exceptions import ConfigurationError
 from airflow_provider_ragops.features.leakage import judge
-from airflow_provider_ragops.features.snapshots import FEATURES, write_snapshots
+from airflow_provider_ragops.features.query import FeatureQuery
+from airflow_provider_ragops.features.snapshots import write_snapshots
 
 At = Callable[[Path], tuple[Any, str]]
 NAMES = list(FEATURES)
 
 
 @pytest.fixture
-def snapshots(written: Path, tmp_path: Path, at: At, last: Partition) -> pd.DataFrame:
-    write_snapshots(at(written), at(tmp_path), last, history_days=40)
+def snapshots(written: Path, tmp_path: Path, at: At, last: Partition, query: FeatureQuery) -> pd.DataFrame:
+    write_snapshots(at(written), tmp_path, last, query, history_days=40)
     return pd.concat([pd.read_parquet(path) for path in sorted(tmp_path.glob("*/*.parquet"))], ignore_index=True)
 
 
@@ -31,7 +34,7 @@ def view(tmp_path: Path) -> SimpleNamespace:
         path=f"{tmp_path}/date=*/features.parquet", timestamp_field="event_timestamp",
         created_timestamp_column="created_timestamp",
     )
-    return SimpleNamespace(batch_source=source, ttl=timedelta(days=14))
+    return SimpleNamespace(name="purchases", batch_source=source, ttl=timedelta(days=14))
 
 
 def join(snapshots: pd.DataFrame, time: pd.Timestamp, *, event_lag: pd.Timedelta) -> pd.DataFrame:
@@ -81,3 +84,11 @@ def test_expired_value_is_null(snapshots: pd.DataFrame, view: SimpleNamespace, l
     assert judge(joined, view, NAMES, "known_at").different == len(joined)
     joined[NAMES] = float("nan")
     assert judge(joined, view, NAMES, "known_at").different == 0
+
+
+def test_snapshots_behind_a_url(snapshots: pd.DataFrame, view: SimpleNamespace, last: Partition) -> None:
+    """Files that can't be opened by path are refused by name, before DuckDB tries."""
+    joined = join(snapshots, pd.Timestamp(last.end) - pd.Timedelta(days=5), event_lag=pd.Timedelta(days=1))
+    view.batch_source.path = "s3://churn/features/date=*/features.parquet"
+    with pytest.raises(ConfigurationError, match="source of feature view purchases: expected a local or mounted path"):
+        judge(joined, view, NAMES, "known_at")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -55,6 +56,23 @@ def test_comma_in_a_password() -> None:
     assert "one,two" not in str(raised.value)
 
 
+@pytest.mark.parametrize("url", [
+    "redis://r:port", "redis://r:99999", "redis://[::1", "redis://[::1]:6379", "redis://r/first",
+    "redis://:canary/x@r:6379", "redis://me:1234/canary@r:6379", "redis://127.0.0.1:1?socket_timeout=canary",
+    "redis://127.0.0.1:1?canary=1",
+])
+def test_impossible_redis_url(monkeypatch: pytest.MonkeyPatch, url: str) -> None:
+    """A port, a database or an option that can't be: permanent, and nothing of a password shows, not even its start."""
+    hook = connect(monkeypatch, redis_url=url, registry_url="sqlite://", repo="r")
+    with pytest.raises(ConfigurationError, match=r"Redis URL of .*Correct redis_url") as raised:
+        hook.store()
+    shown = "".join(traceback.format_exception(raised.value))
+    assert raised.value.permanent
+    assert "canary" not in shown
+    assert "1234" not in shown
+    assert hook.test_connection() == (False, str(raised.value))
+
+
 @pytest.mark.parametrize("missing", ["repo", "registry_url", "redis_url"])
 def test_missing_field(monkeypatch: pytest.MonkeyPatch, missing: str) -> None:
     """A field that is not filled in is named."""
@@ -97,6 +115,45 @@ def test_unset_variable(tmp_path: Path) -> None:
     (tmp_path / "feature_store.yaml").write_text("project: p\nregistry: ${NOBODY_SETS_THIS}\n")
     with pytest.raises(ConfigurationError, match=r"expected a value for \$\{NOBODY_SETS_THIS\}"):
         open_store(tmp_path, {})
+
+
+REPOSITORY = """
+project: p
+provider: local
+registry: {registry_type: sql, path: "${FEAST_REGISTRY_URL}"}
+offline_store: {type: duckdb}
+online_store:
+  type: redis
+  connection_string: ${FEAST_REDIS}  # as the hook writes it
+entity_key_serialization_version: 3
+"""
+VARIABLES = {"FEAST_REGISTRY_URL": "sqlite://", "FEAST_REDIS": "canary: a #b ${C} {"}
+
+
+@pytest.mark.parametrize("password", ["x: y", "x #y", "{x", "'x", "$HOME", "${X}", "x\ny: z", "- x"])
+def test_any_password_reaches_feast_whole(tmp_path: Path, password: str) -> None:
+    """What YAML would read as structure, as a comment or as a variable is kept as the text that it is."""
+    (tmp_path / "feature_store.yaml").write_text(REPOSITORY)
+    told = feast_redis("redis://r", password)
+    store = open_store(tmp_path, {**VARIABLES, "FEAST_REDIS": told})
+    assert store.config.online_store.connection_string == told
+
+
+@pytest.mark.parametrize(("old", "new", "seen"), [
+    ("project: p", "project: -p", "project: value_error"),
+    ("connection_string", "conection_string", "conection_string: extra_forbidden"),
+    ("type: redis", "type: nostore", "saw FeastOnlineStoreInvalidName"),
+    ("project: p", "project: ${FEAST_REDIS}", "project: value_error"),
+    ("project: p", "project: p: canary", "saw no YAML in line 2, column 11"),
+    ("project: p", "project: $ canary", r"expected only \$\{NAME\}"),
+    (REPOSITORY, "- canary", "expected a mapping in feature_store.yaml; saw list"),
+])  # fmt: skip
+def test_impossible_repository(tmp_path: Path, old: str, new: str, seen: str) -> None:
+    """Each wrong setting is named; no error shows a value, not even in its causes: one of them is a password."""
+    (tmp_path / "feature_store.yaml").write_text(REPOSITORY.replace(old, new))
+    with pytest.raises(ConfigurationError, match=f"feature repository {tmp_path}: .*{seen}") as raised:
+        open_store(tmp_path, VARIABLES)
+    assert "canary" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_definitions_that_fail(tmp_path: Path) -> None:

@@ -9,10 +9,11 @@ from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperato
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ragops import contract
+from airflow_provider_ragops.exceptions import UnreachableError
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
 from airflow_provider_ragops.operators.evaluation import ModelEvaluationPodOperator
 from tests.stores import register
-from tests.unit.operators.pods import KUBERNETES, TaskInstance, context, pod, terminated
+from tests.unit.operators.pods import KUBERNETES, TaskInstance, context, link_of, pod, terminated
 
 MODEL = "Churn"
 
@@ -69,6 +70,43 @@ def test_champion_is_pinned_before_the_pod_starts(life: Life) -> None:
     run_id = ti.xcoms["return_value"]["run_id"]
     assert ti.xcoms["return_value"] == {"run_id": run_id, "candidate": "2", "champion": "1"}
     assert life.hook.run(run_id).data.tags[contract.TAG_KIND] == "evaluation"
+
+
+def test_task_links_to_its_run(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The button opens the evaluation's run."""
+    monkeypatch.setattr(MlflowHook, "run_url", lambda _, run: f"page of {run.info.run_id}")
+    ti, given = TaskInstance(), operator()
+    given.execute(context(ti))
+    assert link_of(given) == f"page of {ti.xcoms['return_value']['run_id']}"
+
+
+def test_range_of_one_day_is_the_day(life: Life) -> None:
+    """The pod is told the canonical partition."""
+    operator(partition="2026-11-29_2026-11-29").execute(context(TaskInstance()))
+    assert life.arguments["--partition"] == "2026-11-29"
+
+
+@pytest.mark.parametrize(("change", "seconds"), [({}, 3600), ({"active_deadline_seconds": 60}, 60)])
+def test_pod_has_a_deadline(life: Life, change: dict[str, int], seconds: int) -> None:
+    """An evaluation that hangs is ended by its node after an hour, or as told."""
+    given = operator(**change)
+    given.execute(context(TaskInstance()))
+    assert given.build_pod_request_obj(context(TaskInstance())).spec.active_deadline_seconds == seconds
+
+
+def test_unreadable_experiment_is_named(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    """MLflow fails between two questions: the address is named, and the task may be retried."""
+    monkeypatch.setattr("mlflow.MlflowClient.get_experiment", mock.Mock(side_effect=later()))
+    with pytest.raises(UnreachableError, match=r"experiment '1' at .*\(connection 'mlflow_default'\).*starting"):
+        operator().execute(context(TaskInstance()))
+    assert life.arguments == {}
+
+
+def later() -> Exception:
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos.databricks_pb2 import TEMPORARILY_UNAVAILABLE
+
+    return MlflowException("the database is starting", error_code=TEMPORARILY_UNAVAILABLE)
 
 
 def test_no_champion_is_none(life: Life) -> None:

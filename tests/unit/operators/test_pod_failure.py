@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 from kubernetes.client import models as k8s
 from kubernetes.client.exceptions import ApiException
@@ -7,8 +9,9 @@ from urllib3.exceptions import MaxRetryError
 
 from airflow_provider_ragops.exceptions import ConfigurationError, UnreachableError
 from airflow_provider_ragops.operators.pod_failure import PodState, explain, explain_api
-from tests.unit.operators.pods import pod, terminated, waiting
+from tests.unit.operators.pods import pod, running, terminated, waiting
 
+NOW = datetime(2026, 11, 30, tzinfo=timezone.utc)
 SUBJECT = "pod ml-workloads/train-1 (attempt a1)"
 
 
@@ -30,6 +33,15 @@ SUBJECT = "pod ml-workloads/train-1 (attempt a1)"
         (pod(reason="Evicted"), False, "phase Failed, Evicted"),
         (pod(reason="Preempting"), False, "phase Failed, Preempting"),
         (pod(phase="Unknown", reason="NodeLost"), False, "phase Unknown, NodeLost"),
+        (pod(reason="DeadlineExceeded", state=terminated(137), deadline=3600), True,
+         "active_deadline_seconds=3600; saw DeadlineExceeded.*See in the log above where it hung"),
+        (pod(reason="DeadlineExceeded", state=waiting("ContainerCreating"), deadline=60), True,
+         "active_deadline_seconds=60; saw DeadlineExceeded"),
+        (pod(reason="DeadlineExceeded", deadline=60), True, "active_deadline_seconds=60; saw DeadlineExceeded"),
+        (pod(reason="DeadlineExceeded", state=running(), deadline=60), True, "active_deadline_seconds=60; saw"),
+        (pod(state=waiting("ContainerCreating"), deleted=NOW), False, "deleted, preempted or lost with its node .*404"),
+        (pod(state=terminated(143), deleted=NOW), False, "exit code 143 .*ended from outside"),
+        (pod(state=waiting("ContainerCreating")), False, "phase Failed, no reason"),
         (None, False, "deleted, preempted or lost with its node .*404"),
     ],
 )  # fmt: skip

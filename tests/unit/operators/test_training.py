@@ -13,10 +13,11 @@ from kubernetes.client import models as k8s
 from airflow_provider_ragops import contract
 from airflow_provider_ragops.exceptions import WorkloadFailedError
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
+from airflow_provider_ragops.operators import pod_parts
 from airflow_provider_ragops.operators.training import GpuTrainingPodOperator
 from airflow_provider_ragops.workloads.training.parameters import TrainingParameters
 from tests.stores import register
-from tests.unit.operators.pods import KUBERNETES, TaskInstance, context, pod, terminated
+from tests.unit.operators.pods import KUBERNETES, TaskInstance, context, link_of, pod, running, terminated
 
 MODEL, IMAGE = "Churn", "registry/training:1"
 PARAMETERS = TrainingParameters(3, 64, 0.01, 7)
@@ -162,6 +163,82 @@ def test_gpu_pod_may_wait_for_its_node() -> None:
     assert operator().schedule_timeout_seconds == 1800
 
 
+@pytest.mark.parametrize(("phase", "followed"), [("Running", True), ("Failed", False), ("Succeeded", False)])
+def test_pod_that_is_over_is_not_followed(api: mock.MagicMock, phase: str, followed: bool) -> None:
+    """K5: a container that its kubelet still calls running, in a pod ended by its deadline, is not waited for."""
+    end = pod(phase=phase, reason="DeadlineExceeded", state=running())
+    api.read_namespaced_pod.return_value = end
+    given = operator()
+    with mock.patch.object(GpuTrainingPodOperator, "client", api):
+        assert given.pod_manager.container_is_running(end, "base") is followed
+
+
+@pytest.mark.parametrize(("change", "seconds"), [({}, 6 * 3600), ({"active_deadline_seconds": 60}, 60)])
+def test_pod_has_a_deadline(
+    api: mock.MagicMock, mlflow_store: MlflowHook, change: dict[str, int], seconds: int
+) -> None:
+    """A training that hangs does not hold its GPU for ever: its node ends it after six hours, or as told."""
+    assert built(operator(**change)).spec.active_deadline_seconds == seconds
+
+
+def test_range_of_one_day_is_the_day(
+    api: mock.MagicMock, mlflow_store: MlflowHook, runs_pod: Callable[..., list[str]]
+) -> None:
+    """The pod keys on the canonical partition, and so must the task, or it finds no proof of what was trained."""
+    given = operator(partition="2026-11-29_2026-11-29")
+    assert given.registration_key == KEY
+    assert given.command_line == operator().command_line
+    assert built(given).metadata.labels[contract.LABEL_PARTITION] == "2026-11-29"
+
+
+DIGEST = "@sha256:" + "a" * 64
+
+
+@pytest.mark.parametrize("image", [
+    "training", "training:latest", "registry:5000/team/training", "registry:5000/training:latest",
+    "training@sha256:ab", "training:1@md5:" + "a" * 64, "training:",
+])  # fmt: skip
+def test_moving_image_is_refused(
+    api: mock.MagicMock, mlflow_store: MlflowHook, runs_pod: Callable[..., list[str]], image: str
+) -> None:
+    """A rebuilt `latest` has the same registration key: it would silently reuse the version of the old image."""
+    attempts = runs_pod(pod())
+    leave_version(mlflow_store, "earlier")
+    with pytest.raises(AirflowFailException, match=f"image of task train: .*saw '{image}'. Pin the image"):
+        operator(image=image).execute(context(TaskInstance()))
+    assert attempts == []
+
+
+@pytest.mark.parametrize("image", ["training:1", "registry:5000/training:2b", f"training{DIGEST}", f"t:latest{DIGEST}"])
+def test_pinned_image_is_taken(image: str) -> None:
+    """A tag of its own names one build; a digest does, whatever the tag says."""
+    assert pod_parts.is_pinned(image)
+
+
+@pytest.fixture
+def pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store of the tests has no pages: name them by their runs."""
+    monkeypatch.setattr(MlflowHook, "run_url", lambda _, run: f"page of {run.info.run_id}")
+
+
+@pytest.mark.usefixtures("pages")
+def test_task_links_to_its_run(
+    api: mock.MagicMock, mlflow_store: MlflowHook, runs_pod: Callable[..., list[str]]
+) -> None:
+    """The button opens the training run: after a training, a reuse, and a pod that left a run and no proof."""
+    ended = pod(phase="Succeeded", state=terminated(0, "Completed"))
+    runs_pod(ended, lambda attempt: leave_version(mlflow_store, attempt, marked=False))
+    without_proof, trained, reused = operator(), operator(), operator()
+    with pytest.raises(AirflowFailException):
+        without_proof.execute(context(TaskInstance()))
+    runs_pod(ended, lambda attempt: leave_version(mlflow_store, attempt))
+    trained.execute(context(TaskInstance()))
+    reused.execute(context(TaskInstance()))
+
+    runs = [mlflow_store.registry().version(MODEL, version).run_id for version in "122"]
+    assert [link_of(each) for each in (without_proof, trained, reused)] == [f"page of {run}" for run in runs]
+
+
 def test_marked_version_is_the_result(
     api: mock.MagicMock, mlflow_store: MlflowHook, runs_pod: Callable[..., list[str]]
 ) -> None:
@@ -285,6 +362,8 @@ def test_dead_pods_are_not_adopted(api: mock.MagicMock, mlflow_store: MlflowHook
     [
         ({"epochs": "many"}, "training parameter epochs"),
         ({"partition": "yesterday"}, "partition 'yesterday'"),
+        ({"partition": "20261129"}, "partition '20261129'"),
+        ({"image": None}, "parameter 'image': expected a value"),
         ({"data_uri": "None"}, "parameter 'data_uri': expected a value"),
         ({"deferrable": True}, "expected deferrable=False"),
     ],

@@ -137,7 +137,7 @@ def test_trigger_leaves_the_loop_free(tmp_path: Path, monkeypatch: pytest.Monkey
         time.sleep(0.3)
         return []
 
-    monkeypatch.setattr("airflow_provider_ragops.triggers.partition.missing_parts", slow)
+    monkeypatch.setattr("airflow_provider_ragops.triggers.partition.partition_days", slow)
 
     async def count() -> int:
         event, ticks = asyncio.create_task(first_event(trigger(tmp_path))), 0

@@ -19,8 +19,10 @@ from airflow_provider_ragops.contract import TAG_MODEL_DIGEST, tree_digest
 from airflow_provider_ragops.workloads.serving.app import create_app
 from airflow_provider_ragops.workloads.serving.artifact import BOUNDS
 from airflow_provider_ragops.workloads.serving.settings import Settings
+from tests.isolation import process_state_kept
 
 MODEL = "CustomerChurnPredictor"
+EXPERIMENT = "serving"
 # Of libraries about themselves: they would be errors here.
 NOT_OURS = (
     "ignore:The ``noload`` loader strategy is deprecated:DeprecationWarning",
@@ -74,31 +76,52 @@ def log_files(folder: Path, slope: float) -> tuple[str, Path]:
     return info.model_uri, next(folder.rglob(f"{info.model_id}/artifacts"))
 
 
+@contextmanager
+def current(uri: str) -> Iterator[None]:
+    """This store is the one that MLflow's functions use inside the block, and no longer."""
+    import mlflow
+
+    with process_state_kept():
+        mlflow.set_tracking_uri(uri)
+        mlflow.set_registry_uri(uri)
+        yield
+
+
 @pytest.fixture(scope="session")
-def mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, Path]]:
-    """Address and artifact directory of a fresh store that is the current one while the tests run."""
+def mlflow_store(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """Address and artifact directory of a fresh store; the current one while a test uses it."""
     import mlflow
 
     folder = tmp_path_factory.mktemp("mlflow")
-    before = mlflow.get_tracking_uri(), mlflow.get_registry_uri()
     uri = f"sqlite:///{folder}/mlflow.db"
-    mlflow.set_tracking_uri(uri)
-    mlflow.set_registry_uri(uri)
-    mlflow.set_experiment(experiment_id=mlflow.create_experiment("serving", (folder / "artifacts").as_uri()))
-    yield uri, folder
-    mlflow.set_tracking_uri(before[0])
-    mlflow.set_registry_uri(before[1])
+    with current(uri):
+        mlflow.create_experiment(EXPERIMENT, (folder / "artifacts").as_uri())
+    return uri, folder
 
 
 @pytest.fixture(scope="session")
 def registry(mlflow_store: tuple[str, Path]) -> Registry:
-    from mlflow import MlflowClient
+    import mlflow
 
     uri, folder = mlflow_store
-    client = MlflowClient(tracking_uri=uri, registry_uri=uri)
+    client = mlflow.MlflowClient(tracking_uri=uri, registry_uri=uri)
     client.create_registered_model(MODEL)
-    source, files = log_files(folder, slope=2.0)
+    with current(uri):
+        mlflow.set_experiment(EXPERIMENT)
+        source, files = log_files(folder, slope=2.0)
     return Registry(uri, client, source, tree_digest(files))
+
+
+@pytest.fixture(autouse=True)
+def _current_store(request: pytest.FixtureRequest) -> Iterator[None]:
+    if "mlflow_store" not in request.fixturenames:
+        yield
+        return
+    import mlflow
+
+    with current(request.getfixturevalue("mlflow_store")[0]):
+        mlflow.set_experiment(EXPERIMENT)
+        yield
 
 
 @pytest.fixture
