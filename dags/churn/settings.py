@@ -15,7 +15,7 @@ EXPERIMENT = "churn"
 FEATURE_VIEW = "user_financial_features"
 
 DATA_LOCATION = os.environ.get("RAGOPS_DATA_LOCATION", "s3://churn/transactions")
-FEATURES_LOCATION = os.environ.get("RAGOPS_FEATURES_LOCATION", "s3://churn/features")
+FEATURES_LOCATION = os.environ.get("RAGOPS_FEATURES_LOCATION", "/mnt/churn/features")
 FEAST_REPO = os.environ.get("RAGOPS_FEAST_REPO", str(Path(__file__).parent / "features"))
 # The tag names one build: versions are reused by image, so `latest` is refused.
 TRAINING_IMAGE = os.environ.get("RAGOPS_TRAINING_IMAGE", "ragops/training:0.1.0")

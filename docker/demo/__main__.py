@@ -108,7 +108,7 @@ def up(venv_seconds: float) -> int:
         if demo.started:
             print("Services were left up, to look into it: make demo-down ends them.", file=sys.stderr)
         elif demo.state_found:
-            print("What an earlier run left is as it was, and up: make demo-down ends it.", file=sys.stderr)
+            print("What an earlier run left was not removed: make demo-down ends it.", file=sys.stderr)
         else:
             down(progress, cluster=not demo.cluster_found)
         return 1

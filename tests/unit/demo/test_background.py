@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -159,10 +158,3 @@ def test_a_command_is_ended_at_its_deadline(tmp_path: Path) -> None:
     with pytest.raises(DemoError, match="not done after 2 s"):
         run("build", [sys.executable, "-c", script], tmp_path / "log", deadline=2)
     assert gone(int((tmp_path / "log").read_text().splitlines()[0]))
-
-
-def test_a_free_port_can_be_bound() -> None:
-    """The port is free at the address that was asked for."""
-    port = free_port("127.0.0.1")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", port))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,8 @@ from typing import Any
 import pytest
 from demo import cluster as clusters
 from demo.pipeline import good_days
-from demo.services import airflow_env, connections
+from demo.services import connections
+from demo.settings import Settings
 from demo.summary import faults
 
 
@@ -53,6 +56,7 @@ def test_good_days_end_with_the_newest_and_lie_30_days_apart() -> None:
 
 def test_a_named_kubeconfig_wins(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Any cluster that the user names is used, and never taken down."""
+    monkeypatch.setattr(clusters, "OURS", tmp_path / "no-mark")
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "config"))
     assert clusters.choose() == "given"
     assert clusters.kubeconfig_of("given") == tmp_path / "config"
@@ -78,15 +82,52 @@ def test_kind_needs_a_docker_engine_that_answers(monkeypatch: pytest.MonkeyPatch
     assert clusters.choose() == "kind"
 
 
-def test_pods_reach_this_machine_at_its_address_on_the_way_to_the_node() -> None:
-    """A node on this machine is reached from its own address."""
-    assert clusters.address_towards("127.0.0.1") == "127.0.0.1"
+def test_the_cluster_that_the_mark_names_is_taken_down(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A `KUBECONFIG` that was set later does not keep what was brought up here from going down."""
+    monkeypatch.setattr(clusters, "OURS", tmp_path / "mark")
+    monkeypatch.setattr(clusters, "SCRIPTS", tmp_path)
+    monkeypatch.setattr(clusters, "CLUSTER_LOGS", tmp_path)
+    (tmp_path / "down.sh").write_text(f"#!/bin/sh\ntouch {tmp_path}/was-called\n")
+    (tmp_path / "down.sh").chmod(0o755)
+    (tmp_path / "mark").write_text("local")
+    monkeypatch.setenv("KUBECONFIG", str(tmp_path / "another"))
+    assert clusters.down(only_ours=True) is True
+    assert (tmp_path / "was-called").exists()
+    assert clusters.ours() is None
 
 
-def test_connections_are_of_our_types_and_hold_no_secret(tmp_path: Path) -> None:
-    """Airflow reads them from the environment, as JSON."""
-    feast = {"repo": "dags/churn/features", "registry_url": "sqlite:////r.db", "redis_url": "redis://h:1/0"}
+@pytest.mark.parametrize(
+    ("upper", "lower", "told"),
+    [
+        (None, None, "127.0.0.1,localhost,10.231.0.1"),
+        ("corp.test", "localhost, corp.test", "corp.test,localhost,127.0.0.1,10.231.0.1"),
+        ("*", None, "*"),
+    ],
+)
+def test_the_node_is_not_behind_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, upper: str | None, lower: str | None, told: str
+) -> None:
+    """What the machine exempts already stays exempt, and both spellings say the same."""
+    for name, value in (("NO_PROXY", upper), ("no_proxy", lower)):
+        monkeypatch.setenv(name, value or "")
+    clusters.bypass_proxies("10.231.0.1")
+    assert os.environ["NO_PROXY"] == os.environ["no_proxy"] == told
+
+
+@pytest.mark.parametrize(("kind", "told"), [("local", ""), ("kind", "MLflow and Valkey"), ("given", "10.0.0.5")])
+def test_services_without_a_login_are_told(kind: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only the local node's address exists on this machine alone."""
+    monkeypatch.delenv("REDIS_URL", raising=False)
+    exposure = Settings.of(clusters.Cluster(kind, Path("config"), "10.0.0.5")).exposure
+    assert told in exposure
+    assert bool(exposure) is bool(told)
+
+
+def test_the_password_of_redis_is_in_feasts_connection_alone(tmp_path: Path) -> None:
+    """Airflow reads the connections from the environment, as JSON; the other two never see the password."""
+    url = "redis://:canary@h:1/0"
+    feast = {"repo": "dags/churn/features", "registry_url": "sqlite:////r.db", "redis_url": url}
     found = connections("http://h:5000", tmp_path / "kubeconfig", feast)
     assert set(found) == {f"AIRFLOW_CONN_{kind}_DEFAULT" for kind in ("MLFLOW", "KUBERNETES", "FEAST")}
-    assert not any("password" in value for value in found.values())
-    assert airflow_env(tmp_path, tmp_path)["AIRFLOW__CORE__LOAD_EXAMPLES"] == "False"
+    assert [name for name, value in found.items() if "canary" in value] == ["AIRFLOW_CONN_FEAST_DEFAULT"]
+    assert json.loads(found["AIRFLOW_CONN_FEAST_DEFAULT"])["extra"]["redis_url"] == url
