@@ -13,7 +13,9 @@ from airflow_provider_ragops.workloads.evaluation.procedure import evaluate
 
 def main() -> int:
     given = arguments.parse()
-    return process.exit_code("evaluation", lambda: evaluate(given, WorkloadEnvironment.read(os.environ)))
+    return process.exit_code(
+        "evaluation", lambda check: evaluate(given, WorkloadEnvironment.read(os.environ), check)
+    )
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from airflow_provider_ragops.workloads import recording, training_set
 from airflow_provider_ragops.workloads.environment import WorkloadEnvironment
 from airflow_provider_ragops.workloads.evaluation import scoring
 from airflow_provider_ragops.workloads.evaluation.arguments import EvaluationArguments
+from airflow_provider_ragops.workloads.process import StopCheck
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,8 +31,12 @@ PREDICTIONS = "predictions.parquet"
 METRICS = "metrics.json"
 
 
-def evaluate(arguments: EvaluationArguments, environment: WorkloadEnvironment) -> str:
+def evaluate(
+    arguments: EvaluationArguments, environment: WorkloadEnvironment, check: StopCheck = lambda: None
+) -> str:
     """Evaluate in a new run beside the candidate's training run; returns the run id.
+
+    ``check`` is called before each effect and raises when the process was told to stop.
 
     :raises UnreachableError: when MLflow does not answer.
     :raises RegistryError: when the candidate does not exist.
@@ -42,7 +47,11 @@ def evaluate(arguments: EvaluationArguments, environment: WorkloadEnvironment) -
     with recording.failed_on_error(client, run_id):
         with tempfile.TemporaryDirectory() as folder:
             data = training_set.fetch(arguments.data_uri, arguments.data_digest, arguments.model, Path(folder))
-        _keep(client, run_id, *_score(client, arguments, data))
+        check()
+        scores = _score(client, arguments, data)
+        check()
+        _keep(client, run_id, *scores)
+        check()
         client.set_tag(run_id, contract.TAG_COMPLETED, environment.attempt)
         client.set_terminated(run_id, recording.FINISHED)
     log.info("evaluation of %s version %s is complete (run %s)", arguments.model, arguments.candidate, run_id)

@@ -13,7 +13,7 @@ from airflow_provider_ragops.workloads.training.procedure import train
 
 def main() -> int:
     given = arguments.parse()
-    return process.exit_code("training", lambda: train(given, WorkloadEnvironment.read(os.environ)))
+    return process.exit_code("training", lambda check: train(given, WorkloadEnvironment.read(os.environ), check))
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from airflow_provider_ragops import contract
 from airflow_provider_ragops.workloads import metrics
+from airflow_provider_ragops.workloads.process import StopCheck
 from airflow_provider_ragops.workloads.training.parameters import TrainingParameters
 from airflow_provider_ragops.workloads.training_set import TrainingSet
 
@@ -33,8 +34,13 @@ THREADS = 1
 EpochReport = Callable[[int, dict[str, float]], None]
 
 
-def fit(data: TrainingSet, parameters: TrainingParameters, report: EpochReport) -> Network:
-    """Train on the train split and report ``train_loss``, ``val_auc`` and ``val_log_loss`` after each epoch."""
+def fit(
+    data: TrainingSet, parameters: TrainingParameters, report: EpochReport, check: StopCheck = lambda: None
+) -> Network:
+    """Train on the train split and report ``train_loss``, ``val_auc`` and ``val_log_loss`` after each epoch.
+
+    ``check`` is called before each step and raises when the process was told to stop.
+    """
     import torch
     from torch import nn
 
@@ -53,6 +59,7 @@ def fit(data: TrainingSet, parameters: TrainingParameters, report: EpochReport) 
         total = torch.zeros((), dtype=torch.float64, device=device)
         order = torch.randperm(len(rows), generator=shuffle).to(device)
         for batch in order.split(parameters.batch_size):
+            check()
             optimizer.zero_grad()
             loss = loss_of(network(rows[batch]), labels[batch])
             loss.backward()

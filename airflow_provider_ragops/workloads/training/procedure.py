@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from airflow_provider_ragops import contract
 from airflow_provider_ragops.workloads import metrics, recording, training_set
 from airflow_provider_ragops.workloads.environment import WorkloadEnvironment
+from airflow_provider_ragops.workloads.process import StopCheck
 from airflow_provider_ragops.workloads.training import registration
 from airflow_provider_ragops.workloads.training.arguments import TrainingArguments
 from airflow_provider_ragops.workloads.training.registration import Registered
@@ -25,8 +26,12 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def train(arguments: TrainingArguments, environment: WorkloadEnvironment) -> Registered:
+def train(
+    arguments: TrainingArguments, environment: WorkloadEnvironment, check: StopCheck = lambda: None
+) -> Registered:
     """Train and register, or reuse the completed version of the same work.
+
+    ``check`` is called before each effect and raises when the process was told to stop.
 
     :raises UnreachableError: when MLflow does not answer.
     :raises DataError: when the training set is not the one that was asked for, or can't be trained on.
@@ -39,7 +44,8 @@ def train(arguments: TrainingArguments, environment: WorkloadEnvironment) -> Reg
         return done
     run_id = _start(client, arguments, environment, key)
     with recording.failed_on_error(client, run_id):
-        own = _fit_and_register(client, run_id, arguments, environment)
+        own = _fit_and_register(client, run_id, arguments, environment, check)
+        check()
         result = registration.complete(client, arguments.model, own, key)
     log.info("version %s of %s is complete (run %s, attempt %s)",
              result.version, arguments.model, result.run_id, result.attempt)
@@ -79,7 +85,8 @@ def _start(client: MlflowClient, arguments: TrainingArguments, environment: Work
 
 
 def _fit_and_register(
-    client: MlflowClient, run_id: str, arguments: TrainingArguments, environment: WorkloadEnvironment
+    client: MlflowClient, run_id: str, arguments: TrainingArguments, environment: WorkloadEnvironment,
+    check: StopCheck,
 ) -> Registered:
     import mlflow
 
@@ -94,10 +101,12 @@ def _fit_and_register(
     with tempfile.TemporaryDirectory() as folder, mlflow.start_run(run_id=run_id):
         data = training_set.fetch(arguments.data_uri, arguments.data_digest, arguments.model, Path(folder))
         _log_input(data)
-        network = fit(data, arguments.parameters, report)
+        network = fit(data, arguments.parameters, report, check)
+        check()
         _log_held_out(network, data)
         model_uri, model_digest = log_model(network, data)
         tags = lineage(arguments, environment) | {contract.TAG_MODEL_DIGEST: model_digest}
+        check()
         version = registration.register(model_uri, arguments.model, tags)
         client.set_tag(run_id, contract.TAG_COMPLETED, environment.attempt)
     return Registered(version, run_id, environment.attempt)
