@@ -3,7 +3,8 @@
 ARG BASE_IMAGE=python:3.11-slim-bookworm
 FROM ${BASE_IMAGE}
 
-# A directory of wheels or a page of links, as pip knows it; empty means none.
+# A page of links, as pip knows it; empty means none. It stays in the image's history, so a build with buildah mounts
+# pip's settings instead.
 ARG PIP_FIND_LINKS=
 # HOME: MLflow and torch look for caches there, and at run time only /tmp is written.
 ENV PATH=/opt/venv/bin:$PATH HOME=/tmp PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 GIT_PYTHON_REFRESH=quiet \

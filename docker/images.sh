@@ -58,7 +58,7 @@ kind=$(cluster_kind)
 case "$kind" in
     other) for name in "$@"; do given_image "$name"; done; exit 0 ;;
     kind:*) KIND_NAME=${kind#kind:}; . docker/images/docker.sh ;;
-    local) . docker/images/buildah.sh ;;
+    local) refuse_odd_cache; . docker/images/buildah.sh ;;
 esac
 mkdir -p "$CACHE"
 exec 9> "$CACHE/images.lock"

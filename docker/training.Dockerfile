@@ -15,6 +15,6 @@ RUN python -m compileall -q airflow_provider_ragops \
  && ! python -c "import airflow" 2> /dev/null
 
 # MLflow's own defaults, 120 s and 7 retries, let one dead server hold a GPU for half an hour.
-ENV PYTHONPATH=/app PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1 HOME=/tmp \
-    MLFLOW_HTTP_REQUEST_TIMEOUT=30 MLFLOW_HTTP_REQUEST_MAX_RETRIES=3 MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR=false
+ENV PYTHONPATH=/app MLFLOW_HTTP_REQUEST_TIMEOUT=30 MLFLOW_HTTP_REQUEST_MAX_RETRIES=3 \
+    MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR=false
 USER 10001:10001

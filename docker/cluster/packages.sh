@@ -9,9 +9,17 @@ missing_packages() {
     done
 }
 
-install_packages() {
+# The node runs its own etcd and containerd: the services that their packages bring must not start. Debian asks
+# policy-rc.d before it starts one; 101 means no. The machine's own policy stays; ours may be left by a killed run.
+install_packages() (
+    policy=/usr/sbin/policy-rc.d
+    if [ ! -e "$policy" ] || grep -q airflow-provider-ragops "$policy"; then
+        trap 'rm -f "$policy"' EXIT
+        printf '#!/bin/sh\n# Of airflow-provider-ragops, while it installs packages.\nexit 101\n' > "$policy"
+        chmod 755 "$policy"
+    fi
     DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends "$@" > /dev/null
-}
+)
 
 # The package lists are read anew only where they are too old, or absent.
 need_packages() {
@@ -37,7 +45,15 @@ debian_mirror() {
 }
 
 configured_mirror() {
+    local uri
     # shellcheck disable=SC2016
-    apt-get indextargets --format '$(LABEL)|$(REPO_URI)|$(CREATED_BY)' \
-        | awk -F'|' '$1 == "Debian" && $3 == "Packages" && !found { print $2; found = 1 }'
+    uri=$(apt-get indextargets --format '$(LABEL)|$(REPO_URI)|$(CREATED_BY)' \
+        | awk -F'|' '$1 == "Debian" && $3 == "Packages" && !found { print $2; found = 1 }')
+    case "$uri" in
+        mirror+file:*) first_mirror "${uri#mirror+file:}" ;;
+        *) printf '%s\n' "$uri" ;;
+    esac
 }
+
+# Debian's cloud images name a file of mirrors, one a line and the best first, which apt alone understands.
+first_mirror() { awk '!/^[[:blank:]]*(#|$)/ { print $1; exit }' "${1%/}"; }

@@ -36,5 +36,15 @@ export NO_PROXY="${NO_PROXY:+$NO_PROXY,}127.0.0.1,$NODE_IP"
 
 say() { printf '%s: %s\n' "${SAY_AS:-cluster}" "$*" >&2; }
 die() { say "$*"; exit 1; }
+
+# A makefile cannot name a path with blanks, and a mount's options end one at a comma or colon.
+refuse_odd_cache() {
+    case "$CACHE" in
+        [!/]* | *[[:space:],:\\\"\'\#\$%]*)
+            die "RAGOPS_CACHE: expected an absolute path without blanks, quotes and , : \\ # \$ % (make and overlay" \
+                "mounts fail on them); saw '$CACHE'. Set RAGOPS_CACHE to another directory" ;;
+    esac
+}
+
 kubectl_admin() { "$BIN/kubectl" --kubeconfig "$ADMIN_KUBECONFIG" --request-timeout=10s "$@"; }
 ctr_node() { ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io "$@"; }

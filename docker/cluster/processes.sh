@@ -59,5 +59,5 @@ wait_for() {
 give_up() {
     say "$1; last lines of $LOGS/$2.log:"
     tail -n 25 "$LOGS/$2.log" >&2 || true
-    die "bring-up failed; the logs are in $LOGS"
+    die "gave up; the logs are in $LOGS"
 }

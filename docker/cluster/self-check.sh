@@ -115,7 +115,8 @@ pod_is_confined() { { pod_fetch http://203.0.113.1/ 2>&1 || true; } | grep 'Conn
 check_workloads() {
     timed import_busybox
     kubectl_admin create namespace "$NAMESPACE" > /dev/null
-    until in_namespace get serviceaccount default > /dev/null 2>&1; do sleep 0.2; done
+    wait_for "default service account exists in $NAMESPACE" 60 kube-controller-manager \
+        in_namespace get serviceaccount default
     manifest | in_namespace apply -f - > /dev/null
     check "pod becomes Ready" in_namespace wait --for=condition=Ready pod/one --timeout=60s --request-timeout=70s
     check "logs" grep -qx spoken <(in_namespace logs one)

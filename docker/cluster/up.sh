@@ -60,6 +60,7 @@ ENV
 main() {
     local problem began
     [ "$(id -u)" = 0 ] || die "needs root: it makes links, mounts and cgroups"
+    refuse_odd_cache
     exec 9> "$LOCK"
     flock --timeout 1800 9 || die "another bring-up or bring-down holds $LOCK for 30 minutes"
     if problem=$(problems); then

@@ -22,7 +22,6 @@ prepare_builder() {
     local driver
     # Debian 13's buildah does not start without netavark, although nothing here uses a container network.
     need_packages buildah netavark debootstrap ca-certificates 9>&-
-    mkdir -p "$CACHE" "$IMAGE_ARCHIVES"
     (umask 077 && mkdir -p "$BUILD_RUN")
     driver=$(storage_driver)
     STORAGE=(--root "$CACHE/containers-$driver" --runroot "$BUILD_RUN" --storage-driver "$driver")
@@ -45,15 +44,17 @@ make_rootfs() {
     builder commit --quiet --rm "$container" "$ROOTFS_IMAGE" > /dev/null
 }
 
-# Volumes that give pip inside a build this machine's settings, certificates and local wheels; fills VOLUMES and
-# FIND_LINKS.
+# Volumes that give pip inside a build this machine's settings, certificates and local wheels; fills VOLUMES. The
+# settings are those of the project's environment: the system's Python may have no pip, or there may be none.
 pip_volumes() {
-    local settings="$BUILD_RUN/pip.conf" path
+    local settings="$BUILD_RUN/pip.conf" python="${PYTHON:-.venv/bin/python}" mounts mount
+    command -v "$python" > /dev/null \
+        || die "$python: expected the Python whose pip settings a build uses; it is not there. Run 'make venv'"
+    mounts=$("$python" docker/images/pip_settings.py "$settings") || die "pip's settings were not read; see above"
     VOLUMES=(--volume /etc/ssl/certs:/etc/ssl/certs:ro --volume "$settings:/etc/pip.conf:ro")
-    while read -r path; do
-        [ -z "$path" ] || VOLUMES+=(--volume "$path:$path:ro")
-    done < <(python3 docker/images/pip_settings.py "$settings")
-    FIND_LINKS=$(sed -n 's/^find-links = //p' "$settings")
+    while read -r mount; do
+        [ -z "$mount" ] || VOLUMES+=(--volume "$mount:ro")
+    done <<< "$mounts"
 }
 
 # limit FLAG: this shell's own limit, at most 32768. buildah would raise limits, and one of its releases lowers its own to
@@ -72,8 +73,8 @@ build_image() {
     say "building $2"
     pip_volumes
     builder build --isolation chroot --network host --file "docker/$1.Dockerfile" --tag "$2" \
-        --build-arg "BASE_IMAGE=$3" --build-arg "PIP_FIND_LINKS=$FIND_LINKS" "${VOLUMES[@]}" \
-        --ulimit "nofile=$(limit n)" --ulimit "nproc=$(limit u)" . > "$log" 2>&1 \
+        --build-arg "BASE_IMAGE=$3" "${VOLUMES[@]}" --ulimit "nofile=$(limit n)" --ulimit "nproc=$(limit u)" . \
+        > "$log" 2>&1 \
         || { tail -n 30 "$log" >&2; die "docker/$1.Dockerfile did not build; all of it is in $log"; }
     forget_others "$1" "$2"
 }
@@ -86,32 +87,25 @@ forget_others() {
     done
 }
 
-archive_of() { printf '%s/%s.tar\n' "$IMAGE_ARCHIVES" "$(basename "${1/:/-}")"; }
+cluster_answers() { [ -S "$CONTAINERD_SOCKET" ] && ctr_node version > /dev/null 2>&1; }
 
-make_archive() {
-    local archive
-    archive=$(archive_of "$2")
-    [ ! -e "$archive" ] || return 0
-    rm -f "$IMAGE_ARCHIVES/$1"-*.tar "$IMAGE_ARCHIVES/$1"-*.tar.part
-    builder push --quiet --disable-compression "$2" "docker-archive:$archive.part:$2"
-    mv "$archive.part" "$archive"
-}
+loaded() { cluster_answers && ctr_node images list --quiet "name==$1" | grep -qxF "$1"; }
 
-loaded() { ctr_node images list --quiet "name==$1" | grep -qxF "$1"; }
-
+# From the builder's store straight into the cluster's: an archive between them would be 1.6 GB for each image.
 load_image() {
-    { [ -S "$CONTAINERD_SOCKET" ] && ctr_node version > /dev/null 2>&1; } || die "the cluster is not up: run docker/cluster/up.sh, then this again"
-    loaded "$1" || { say "loading $1"; timeout 600 ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io images import "$(archive_of "$1")" > /dev/null; }
+    cluster_answers || die "the cluster is not up: run docker/cluster/up.sh, then this again"
+    say "loading $1"
+    builder push --quiet "$1" "docker-archive:/dev/stdout:$1" \
+        | timeout 600 ctr --address "$CONTAINERD_SOCKET" --namespace k8s.io images import - > /dev/null \
+        || die "$1 was not loaded into the cluster; see above"
 }
 
-# A cached archive spares the build, an image in the cluster spares the import.
+# An image in the cluster spares everything, one in the builder's store spares the build.
 deliver() {
     local name=$1 reference=$2
-    if [ ! -e "$(archive_of "$reference")" ]; then
-        make_rootfs
-        build_image base "$BASE_REFERENCE" "$ROOTFS_IMAGE"
-        [ "$name" = base ] || build_image "$name" "$reference" "$BASE_REFERENCE"
-        make_archive "$name" "$reference"
-    fi
+    ! loaded "$reference" || return 0
+    make_rootfs
+    build_image base "$BASE_REFERENCE" "$ROOTFS_IMAGE"
+    [ "$name" = base ] || build_image "$name" "$reference" "$BASE_REFERENCE"
     load_image "$reference"
 }

@@ -1,7 +1,7 @@
-"""Carry this machine's pip settings into an image build: ``python3 pip_settings.py OUTPUT``.
+"""Carry this machine's pip settings into an image build: ``python pip_settings.py OUTPUT``.
 
-Writes a pip.conf to OUTPUT and prints the local files and directories that it names, one a line: the build mounts them.
-The file is mounted and never copied: no address or path of this machine ends up in an image.
+Writes a pip.conf to OUTPUT and prints the mounts that it needs, one ``SOURCE:TARGET`` a line. The build mounts files,
+copies none, and what it mounts has other names inside: no address or path of this machine ends up in an image.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ CARRIED = (
     "cert", "constraint", "extra-index-url", "find-links", "index-url", "no-index", "proxy", "retries", "timeout",
     "default-timeout", "trusted-host",
 )
+INSIDE = "/mnt/pip"
 
 
 def settings() -> dict[str, str]:
-    """pip's own view of its files and environment; the environment wins."""
+    """The view of its files and environment of the pip that this Python has; the environment wins."""
     pip = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, timeout=60, check=False
     )
     if pip.returncode:
-        print(f"images: no pip settings are carried into the build; pip said: {pip.stderr.strip()}", file=sys.stderr)
+        sys.exit(f"images: {sys.executable} -m pip: expected its settings; saw: {pip.stderr.strip()}. Run 'make venv'.")
     found: dict[str, dict[str, str]] = {"global": {}, "install": {}, ":env:": {}}
     for line in pip.stdout.splitlines():
         name, _, value = line.partition("=")
@@ -34,25 +35,41 @@ def settings() -> dict[str, str]:
     return found["global"] | found["install"] | found[":env:"]
 
 
-def local_path(key: str, word: str) -> Path | None:
-    """The file or directory to mount for one word of a setting; None when it names nothing on this machine.
+def file_of(word: str) -> Path | None:
+    """The file or directory that one word of a setting names; None when it names nothing on this machine."""
+    parts = urlsplit(word)
+    path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(word)
+    return path if path.is_absolute() and path.exists() else None
+
+
+def inside(key: str, word: str, mounts: dict[Path, str]) -> str:
+    """The word as it reads inside the build; adds to ``mounts``, source to target.
 
     A local index links to files that commonly lie beside it, so its parent is mounted.
     """
-    parts = urlsplit(word)
-    path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(word)
-    if not (path.is_absolute() and path.exists()):
-        return None
-    beside = key.endswith("index-url") and path.parent != Path("/")
-    return path.parent if beside else path
+    path = file_of(word)
+    if path is None:
+        return word
+    source = path.parent if key.endswith("index-url") and path.parent != Path("/") else path
+    target = Path(mounts.setdefault(source, f"{INSIDE}/{len(mounts)}")) / path.relative_to(source)
+    return target.as_uri() if word.startswith("file:") else str(target)
+
+
+def carried(found: dict[str, str]) -> tuple[str, dict[Path, str]]:
+    """A pip.conf with these settings, and the mounts that it needs."""
+    mounts: dict[Path, str] = {}
+    lines = (
+        f"{key} = {' '.join(inside(key, word, mounts) for word in value.split())}\n"
+        for key, value in sorted(found.items())
+    )
+    return "[global]\n" + "".join(lines), mounts
 
 
 def main(output: str) -> None:
-    found = settings()
-    body = "".join(f"{key} = {' '.join(value.split())}\n" for key, value in sorted(found.items()))
-    Path(output).write_text(f"[global]\n{body}")
-    paths = {local_path(key, word) for key, value in found.items() for word in value.split()}
-    print(*sorted(str(path) for path in paths if path), sep="\n")
+    body, mounts = carried(settings())
+    Path(output).write_text(body)
+    for source, target in mounts.items():
+        print(f"{source}:{target}")
 
 
 if __name__ == "__main__":
