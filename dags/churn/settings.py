@@ -18,7 +18,7 @@ DATA_LOCATION = os.environ.get("RAGOPS_DATA_LOCATION", "s3://churn/transactions"
 FEATURES_LOCATION = os.environ.get("RAGOPS_FEATURES_LOCATION", "/mnt/churn/features")
 FEAST_REPO = os.environ.get("RAGOPS_FEAST_REPO", str(Path(__file__).parent / "features"))
 # The tag names one build: versions are reused by image, so `latest` is refused.
-TRAINING_IMAGE = os.environ.get("RAGOPS_TRAINING_IMAGE", "ragops/training:0.1.0")
+TRAINING_IMAGE = os.environ.get("RAGOPS_TRAINING_IMAGE", "localhost/ragops/training:0.1.0")
 TRAINING_NAMESPACE = os.environ.get("RAGOPS_TRAINING_NAMESPACE", "ml-workloads")
 SERVICE_ACCOUNT = _optional("RAGOPS_SERVICE_ACCOUNT")
 MLFLOW_SECRET = _optional("RAGOPS_MLFLOW_SECRET")

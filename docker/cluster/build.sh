@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Build the Kubernetes binaries of the local one-node cluster into the cache, once per version (6 minutes on two cores).
+# Build the Kubernetes binaries of the local one-node cluster into the cache, once per version (4 minutes on two cores).
 #
 # Source: Debian 12's source package `kubernetes` (1.20.2, complete with vendored libraries), compiled with Debian 12's
 # own Go 1.19. Newer Debian releases ship only kubectl's sources, so Debian 12's index is read through private apt

@@ -18,7 +18,7 @@ install_packages() (
         printf '#!/bin/sh\n# Of airflow-provider-ragops, while it installs packages.\nexit 101\n' > "$policy"
         chmod 755 "$policy"
     fi
-    DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends "$@" > /dev/null
+    DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -qq --no-install-recommends "$@" > /dev/null
 )
 
 # The package lists are read anew only where they are too old, or absent.

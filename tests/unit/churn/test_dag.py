@@ -119,7 +119,7 @@ def test_no_task_waits_for_ever() -> None:
 
 def test_deploy_settings_reach_the_pods() -> None:
     """Identity, credentials and MLflow's address of the pods, and the release's Redis, need no edit of the DAG."""
-    unset = ["ragops/training:0.1.0", None, None, None]
+    unset = ["localhost/ragops/training:0.1.0", None, None, None]
     assert parse()["deploy"] == {"train": unset, "evaluate": unset, "release": [None]}
     given = parse(
         RAGOPS_TRAINING_IMAGE="r/t:7", RAGOPS_SERVICE_ACCOUNT="ragops-trainer", RAGOPS_MLFLOW_SECRET="mlflow-login",
