@@ -90,11 +90,13 @@ class Kube:
             return _text(response.data)  # read here: the body may stall or be cut, too
         # The generated client answers a failed TLS handshake or an undecodable body with the last two.
         except (HTTPError, OSError, AttributeError, UnicodeDecodeError) as error:
-            raise self._unreachable(method, path, f"{type(error).__name__}: {str(error)[:200]}") from error
+            seen = f"{type(error).__name__}: {str(error)[:200]}"
+            expected = f"an answer to {method} {path} within {timeout or self._timeout:g} s"
+            raise self._unreachable(expected, seen) from error
 
-    def _unreachable(self, method: str, path: str, seen: str) -> UnreachableError:
+    def _unreachable(self, expected: str, seen: str) -> UnreachableError:
         return UnreachableError(
-            f"Kubernetes API {self.address}", expected=f"an answer to {method} {path} within {self._timeout:g} s",
+            f"Kubernetes API {self.address}", expected=expected,
             seen=seen, action="Check the address in the Kubernetes connection and that the API server is up.",
         )
 
@@ -102,7 +104,7 @@ class Kube:
         try:
             return dict(json.loads(text or "{}"))
         except (ValueError, TypeError) as error:
-            raise self._unreachable("JSON for", path, f"no JSON: {(text or '')[:120]!r}") from error
+            raise self._unreachable(f"JSON for {path}", repr((text or "")[:120])) from error
 
     def _named(self, method: str, path: str, status: int, reason: str) -> Exception:
         subject, seen = f"Kubernetes {method} {path}", f"{status} {reason}"

@@ -23,7 +23,7 @@ class LockStore(Protocol):
         """How errors and logs name the lock."""
 
     def read(self) -> Stored | None:
-        """The stored record; ``None`` where there is no object or it holds no record yet."""
+        """What is stored; ``None`` where there is no object. One without a record was never held."""
 
     def write(self, record: LockRecord, seen: Stored | None) -> Stored:
         """Store ``record`` if nothing changed since ``seen`` (``None``: since there was no record).

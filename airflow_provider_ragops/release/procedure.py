@@ -94,7 +94,8 @@ class Release:
     def run(self, request: ReleaseRequest, lock_token: int) -> ReleaseOutcome:
         """Release ``request.version``.
 
-        :raises ReleaseRefusedError: a check said no, or a person changed the target; nothing was touched.
+        :raises ReleaseRefusedError: a check said no, and nothing was touched; or a person changed the target, and
+            the edit was left as it is.
         :raises RolloutFailedError: the version did not come up or answered badly; the target was set back.
         :raises FencedOutError: a newer release went on without this one.
         """
@@ -105,11 +106,12 @@ class Release:
             self._clean(record)
             return ReleaseOutcome(request.version, record.from_version, self.fence.token, record.release_id, False)
         candidate = self.registry.version(self.target.model, request.version)
+        if not resuming:
+            self._require_releasable(candidate, record)
         example = self.registry.input_example(self.target.model, request.version)
         verification = Verification(self.updater, self.target, self.guard)
         verification.measure_before(record.from_version if resuming else record.to_version, example)
         if not resuming:
-            self._require_releasable(candidate, record)
             # Not the request's id alone: each rollout is an entry of its own, also the second one of a retried task.
             rollout = f"{request.release_id}-{self.fence.token}"
             self._open(rollout, request, record, candidate)
@@ -240,7 +242,8 @@ class Release:
             return
         self.guard(2.0)
         try:
-            self.clean({record.to_version, record.from_version, record.last_good} - {""})
+            waiting = self.registry.alias(self.target.model, self.target.challenger) or ""
+            self.clean({record.to_version, record.from_version, record.last_good, waiting} - {""})
         except UnreachableError:
             # The release stands. Keys that stay behind are removed by the next release of this target.
             log.exception("clean-up of old versions' keys did not finish")

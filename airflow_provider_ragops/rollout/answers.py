@@ -20,7 +20,6 @@ class Answer:
     version: str
     fault: str = ""
     seconds: float = 0.0
-    body: str = ""
     unheard: bool = False
 
 
@@ -60,7 +59,7 @@ def judge_prediction(source: str, status: int, body: str, version: str, seconds:
         return Answer(source, served, f"/invocations was answered by version {served!r}, not {version!r}")
     if not predictions or _bad_number(predictions):
         return Answer(source, served, f"/invocations gave no usable prediction: {body[:200]}")
-    return Answer(source, served, seconds=seconds, body=body)
+    return Answer(source, served, seconds=seconds)
 
 
 def _bad_number(value: Any) -> bool:

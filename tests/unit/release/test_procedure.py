@@ -89,6 +89,13 @@ def make_world_serving(version: str = "1") -> World:
     return world
 
 
+def make_world_with_candidate() -> World:
+    """Version 1 serves; version 2 passed the gate against it and waits."""
+    world = make_world_serving("1")
+    world.add("2", against="1")
+    return world
+
+
 def test_first_release_bootstraps() -> None:
     """A tier without a version gets its first one; there is no last good yet."""
     world = make_world_serving("1")
@@ -132,8 +139,7 @@ def test_repeat_is_a_no_op() -> None:
 @pytest.mark.parametrize("fault", ["crash", "other", "nan", "hang"])
 def test_bad_version_is_undone_and_quarantined(fault: str) -> None:
     """A version that crashes, serves another one, answers nonsense or not at all: undone with its first pod."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     world.tier.broken["2"] = fault
     with pytest.raises(RolloutFailedError, match="Version 1 is serving again; 2 is quarantined"):
         world.release("2")
@@ -147,8 +153,7 @@ def test_bad_version_is_undone_and_quarantined(fault: str) -> None:
 @pytest.mark.parametrize(("fault", "reason"), [("slow", "latency 1000 ms is over 2 times"), ("collide", "Collision")])
 def test_verification_finds_what_single_answers_do_not(fault: str, reason: str) -> None:
     """A version that is much slower than the one before, or whose log tells of collisions, is undone."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     world.tier.broken["2"] = fault
     with pytest.raises(RolloutFailedError, match=reason):
         world.release("2")
@@ -157,8 +162,7 @@ def test_verification_finds_what_single_answers_do_not(fault: str, reason: str) 
 
 def test_own_missing_right_is_no_fault_of_the_version() -> None:
     """Where the account may not ask pods, nothing is undone or quarantined: the error names the right."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     world.tier.refuse = (403, "forbidden")
     with pytest.raises(ClusterError, match="pods/proxy"):
         world.release("2")
@@ -170,8 +174,7 @@ def test_own_missing_right_is_no_fault_of_the_version() -> None:
 
 def test_evicted_pods_do_not_block() -> None:
     """A leftover pod in phase Failed is nobody's: the release ignores it."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     read, evicted = world.tier.list, world.tier._pod("1")
     evicted["status"] |= {"phase": "Failed", "reason": "Evicted"}
     world.tier.list = lambda path, selector: [*read(path, selector), evicted]  # type: ignore[method-assign]
@@ -181,8 +184,7 @@ def test_evicted_pods_do_not_block() -> None:
 @pytest.mark.parametrize(("change", "reason"), [({"replicas": 0}, "0 replicas"), ({"paused": True}, "paused")])
 def test_target_that_cannot_roll_is_refused(change: dict[str, object], reason: str) -> None:
     """A paused Deployment, or one without replicas, is refused before anything is written."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     world.tier.deployment["spec"] |= change
     with pytest.raises(ReleaseRefusedError, match=reason):
         world.release("2")
@@ -192,8 +194,7 @@ def test_target_that_cannot_roll_is_refused(change: dict[str, object], reason: s
 
 def test_undo_without_mlflow_brings_the_pods_back() -> None:
     """The pods return while MLflow is down; the next try settles the quarantine before anything else."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     world.tier.broken["2"] = "nan"
     set_tags = world.registry.set_tags
 
@@ -213,8 +214,7 @@ def test_undo_without_mlflow_brings_the_pods_back() -> None:
 
 def test_undone_to_version_can_be_asked_for_again() -> None:
     """Releasing what an undo went back to is a no-op, not a refusal."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     world.tier.broken["2"] = "nan"
     with pytest.raises(RolloutFailedError):
         world.release("2")
@@ -223,8 +223,7 @@ def test_undone_to_version_can_be_asked_for_again() -> None:
 
 def test_ledger_that_disagrees_does_not_wedge_the_target() -> None:
     """An entry that is missing or was closed otherwise is logged; the release goes on."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
 
     def refuse(*_: object) -> None:
         raise RegistryError("ledger", expected="an open entry", seen="closed", action="Look.")
@@ -236,8 +235,7 @@ def test_ledger_that_disagrees_does_not_wedge_the_target() -> None:
 
 def test_alias_moved_during_the_rollout_is_left_alone() -> None:
     """M2: a person who moves the champion while pods roll is reported, not overwritten."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
 
     def edit(spare: float) -> None:
         if world.tier.version() == "2":
@@ -284,8 +282,7 @@ def test_bad_first_version_is_undone_to_none() -> None:
 
 def test_quarantined_version_is_refused_on_retry() -> None:
     """A retry of an undone release does not try the bad version again."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     world.tier.broken["2"] = "nan"
     with pytest.raises(RolloutFailedError):
         world.release("2")
@@ -302,8 +299,7 @@ def test_quarantined_version_is_refused_on_retry() -> None:
 ])  # fmt: skip
 def test_unfit_candidates_are_refused_untouched(tags: dict[str, str], reason: str) -> None:
     """Each check before the rollout refuses with its own reason, and nothing was touched."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     world.registry.tags["2"].update(tags)
     with pytest.raises(ReleaseRefusedError, match=reason):
         world.release("2")
@@ -312,8 +308,7 @@ def test_unfit_candidates_are_refused_untouched(tags: dict[str, str], reason: st
 
 def test_persons_edit_of_the_alias_is_reported_not_overwritten() -> None:
     """A champion alias moved by hand stops the release and stays as the person left it."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     world.registry.aliases["champion"] = "7"
     with pytest.raises(ReleaseRefusedError, match="alias names 7, the pods serve 1"):
         world.release("2")
@@ -323,8 +318,7 @@ def test_persons_edit_of_the_alias_is_reported_not_overwritten() -> None:
 
 def test_persons_edit_of_the_deployment_is_reported_not_overwritten() -> None:
     """MODEL_VERSION set by hand stops the release and stays as the person left it."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     world.tier.edit("7")
     with pytest.raises(ReleaseRefusedError, match="MODEL_VERSION is 7"):
         world.release("2")
@@ -375,8 +369,7 @@ def test_seal_of_a_thawed_holder_meets_its_guard() -> None:
 
 def test_lost_lock_stops_before_the_next_effect() -> None:
     """A guard that says no leaves the target as it stands, for the next try to resume."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
 
     def lose(spare: float) -> None:
         if world.tier.version() == "2":
@@ -494,17 +487,26 @@ def test_killed_at_every_effect(at: int, after: bool, next_version: str) -> None
 
 
 def test_clean_up_keeps_what_is_still_needed() -> None:
-    """After a release the served version and the last good one stay."""
-    world, cleaned = make_world_serving("1"), list[set[str]]()
-    world.add("2", against="1")
+    """After a release the served version, the last good one and a challenger that waits stay."""
+    world, cleaned = make_world_with_candidate(), list[set[str]]()
+    world.registry.aliases["challenger"] = "9"
     world.release("2", cleaned=cleaned)
-    assert cleaned == [{"1", "2"}]
+    assert cleaned == [{"1", "2", "9"}]
+
+
+def test_refused_candidate_is_not_measured_first() -> None:
+    """The checks come before anything is asked of pods: a refusal costs no request."""
+    world = make_world_with_candidate()
+    world.registry.tags["2"][TAG_GATE_VERDICT] = "reject"
+    world.tier.asked.clear()
+    with pytest.raises(ReleaseRefusedError):
+        world.release("2")
+    assert world.tier.asked == []
 
 
 def test_edit_during_the_rollout_is_reported_not_overwritten() -> None:
     """MODEL_VERSION set by hand while pods roll: the release stops and leaves it."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
 
     def edit(spare: float) -> None:
         if world.tier.version() == "2":
@@ -519,8 +521,7 @@ def test_edit_during_the_rollout_is_reported_not_overwritten() -> None:
 @pytest.mark.parametrize(("tag", "reason"), [(TAG_COMPLETED, "completion marker"), (TAG_GATE_VERDICT, "said nothing")])
 def test_missing_proof_is_refused(tag: str, reason: str) -> None:
     """A version without its completion marker or the gate's verdict is never released."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     del world.registry.tags["2"][tag]
     with pytest.raises(ReleaseRefusedError, match=reason):
         world.release("2")
@@ -528,8 +529,7 @@ def test_missing_proof_is_refused(tag: str, reason: str) -> None:
 
 def test_hold_stops_releases() -> None:
     """A target on hold takes no release; the reason is told."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     annotations = world.tier.deployment["metadata"]["annotations"]
     annotations[ANNOTATION_RELEASE] = json.dumps(world.record | {"hold": "an incident"})
     with pytest.raises(ReleaseRefusedError, match="on hold: an incident"):
@@ -538,8 +538,7 @@ def test_hold_stops_releases() -> None:
 
 def test_conflicts_on_a_write_are_tried_again() -> None:
     """The controller writes the status all the time: a changed resourceVersion is read again, not given up on."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
+    world = make_world_with_candidate()
     busy = [3]
 
     def touch(spare: float) -> None:
