@@ -40,6 +40,7 @@ LABEL_ATTEMPT = "airflow-provider-ragops/attempt"
 LABEL_TASK = "airflow-provider-ragops/task"  # digest of DAG, run, task and map index
 LABEL_WORK = "airflow-provider-ragops/work"  # digest of everything that the result depends on
 LABEL_PARTITION = "airflow-provider-ragops/partition"
+LABEL_BLESSING = "airflow-provider-ragops/blessing"  # the Deployment that a pod beside it speaks for
 ANNOTATION_RELEASE = "airflow-provider-ragops/release"
 
 # Tags on MLflow runs and model versions.
@@ -58,6 +59,7 @@ TAG_CANDIDATE = "ragops.candidate"  # on an evaluation run: the version that was
 TAG_GATE_VERDICT = "ragops.gate.verdict"
 TAG_GATE_REPORT = "ragops.gate.report"  # runs:/ URI of the report
 TAG_GATE_CHAMPION = "ragops.gate.champion"  # the version judged against, or NO_VERSION
+TAG_GATE_CHAMPION_RUN = "ragops.gate.champion_run"  # its training run: a number alone may name another model later
 TAG_QUARANTINED = "ragops.quarantined"  # the reason
 TAG_RELEASE_ID = "ragops.release_id"
 TAG_REPLACED_BY = "ragops.replaced_by"
@@ -69,6 +71,9 @@ ARTIFACT_TRAINING_SET = "training_set"
 ARTIFACT_EVALUATION = "evaluation"
 ARTIFACT_GATE = "gate"
 ARTIFACT_CONTRACT = "contract"
+
+# MLflow answers a question for ``latest`` with the newest version, whatever its aliases are.
+RESERVED_ALIAS = re.compile(r"latest|v\d+", re.IGNORECASE)
 
 NO_VERSION = "none"  # tags can't be empty: written where there is no version
 
@@ -83,6 +88,7 @@ COLUMN_LABEL = "churned"
 COLUMN_SPLIT = "split"  # train | held_out
 
 
+SLICE_PREFIX = "slice:"  # begins the columns of an evaluation's predictions that hold each row's slice
 COLUMN_CREATED = "created_timestamp"  # when a feature value became knowable
 
 # Layout of partitioned data: {location}/date=YYYY-MM-DD/*.parquet, and the marker once the day is complete.
@@ -204,6 +210,15 @@ def dns_name(text: str, limit: int = 63) -> str:
     return f"{slug[: limit - 9].rstrip('-')}-{digest}"
 
 
+def require_alias(alias: str, subject: str) -> None:
+    """:raises ConfigurationError: when MLflow reserves the name, or it is empty."""
+    if not alias or RESERVED_ALIAS.fullmatch(alias):
+        raise ConfigurationError(
+            subject, expected="an alias that MLflow does not reserve", seen=repr(alias),
+            action="Choose another name: 'latest' and 'v' with a number are taken.",
+        )
+
+
 @dataclass(frozen=True)
 class ServingTarget:
     """One place where a model is served; all its names in one value.
@@ -219,6 +234,8 @@ class ServingTarget:
     challenger: str = ALIAS_CHALLENGER
     redis_prefix: str = ""
     port: int = SERVING_PORT
+    #: Where no surge pod fits (the last GPU is taken), a rolling update may take one pod away before its successor.
+    allow_unavailable: bool = False
 
     def __post_init__(self) -> None:
         for field in ("namespace", "deployment", "container"):
@@ -227,6 +244,14 @@ class ServingTarget:
                     f"serving target {self.namespace}/{self.deployment}",
                     expected=f"a DNS label as {field}", seen=repr(getattr(self, field)), action="Correct the name.",
                 )
+        for alias in (self.champion, self.challenger):
+            require_alias(alias, f"serving target {self.namespace}/{self.deployment}")
+        if self.champion == self.challenger:
+            raise ConfigurationError(
+                f"serving target {self.namespace}/{self.deployment}",
+                expected="two different aliases as champion and challenger", seen=repr(self.champion),
+                action="Correct one of them: the one that waits is not the one that serves.",
+            )
         if not self.model:
             raise ConfigurationError(
                 f"serving target {self.namespace}/{self.deployment}",
@@ -235,12 +260,13 @@ class ServingTarget:
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> ServingTarget:
-        """Make a target from (rendered) fields; numbers may be text.
+        """Make a target from (rendered) fields; numbers and truth values may be text.
 
-        :raises ConfigurationError: naming a field that is unknown, missing or no number.
+        :raises ConfigurationError: naming a field that is unknown, missing, no number, or neither true nor false.
         """
         try:
-            return cls(**{**fields, "port": int(fields.get("port", SERVING_PORT))})
+            port, unavailable = int(fields.get("port", SERVING_PORT)), _truth(fields.get("allow_unavailable", False))
+            return cls(**{**fields, "port": port, "allow_unavailable": unavailable})
         except (TypeError, ValueError) as error:
             raise ConfigurationError(
                 "serving target", expected=f"the fields {', '.join(cls.__dataclass_fields__)}",
@@ -261,6 +287,13 @@ class ServingTarget:
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def _truth(value: Any) -> bool:
+    # The text "False", as a template renders it, would be true.
+    if (text := str(value).lower()) not in ("true", "false"):
+        raise ValueError(f"{value!r} is neither true nor false")
+    return text == "true"
 
 
 class TrainingResult(TypedDict):
@@ -284,6 +317,12 @@ def store_prefix(prefix: str, version: str) -> str:
 def version_patterns(prefix: str, version: str) -> tuple[str, str]:
     """Exact key prefixes of one version. The colon ends the number: ``v1:`` does not match ``v10:``."""
     return f"{prefix}rag_decompose:v{version}:", store_prefix(prefix, version)
+
+
+# Fields of the marker, a hash: whose keys the version's are, by registered model and training run.
+MARKER_MODEL = "model"
+MARKER_RUN = "run"
+MARKER_DIMENSION = "dimension"
 
 
 def marker_key(prefix: str, version: str) -> str:

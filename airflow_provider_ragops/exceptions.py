@@ -24,6 +24,8 @@
     └── ReleaseError
         ├── ReleaseRefusedError          a check before the rollout said no; nothing was touched
         ├── RolloutFailedError           the candidate did not come up or answered badly; it was undone
+        ├── RolloutStalledError          it did not finish, through no fault of the candidate; it was undone (later)
+        ├── CleanupRefusedError          something still refers to the version whose keys were to go; none was removed
         └── TargetError                  the Deployment is missing, deleted, or not what the release needs
 
 Errors marked *(later)* may pass by themselves: a retry makes sense. All others are permanent.
@@ -80,6 +82,8 @@ class UnreachableError(RagopsError):
     """A service did not answer within its deadline; the subject carries its address."""
 
     permanent = False
+    #: Seconds that the server asked to be left alone (Retry-After).
+    retry_after: float = 0.0
 
 
 class ClusterError(RagopsError):
@@ -158,6 +162,16 @@ class ReleaseRefusedError(ReleaseError):
 
 class RolloutFailedError(ReleaseError):
     """The new version did not come up or answered badly; the target was set back."""
+
+
+class RolloutStalledError(ReleaseError):
+    """The rollout did not finish, through no fault of the version; the target was set back."""
+
+    permanent = False
+
+
+class CleanupRefusedError(ReleaseError):
+    """Redis keys that someone may still need were to be removed; none was, and the message names who."""
 
 
 class TargetError(ReleaseError):

@@ -8,8 +8,8 @@ _PACKAGE = "airflow_provider_ragops"
 _INTEGRATION = "RAGOps"
 
 _OPERATORS = (
-    "alert", "evaluation", "features", "gate", "materialization", "partition", "release", "training",
-    "training_set", "validation", "workload",
+    "alert", "evaluation", "features", "gate", "materialization", "partition", "plan", "reconcile", "release",
+    "rollback", "target", "training", "training_set", "validation", "workload",
 )  # fmt: skip
 _SENSORS = ("partition",)
 _HOOKS = ("feast", "mlflow", "serving")
@@ -32,6 +32,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": _modules("hooks", _HOOKS),
         "triggers": _modules("triggers", _TRIGGERS),
         "connection-types": [_mlflow_connection(), _feast_connection()],
+        "cli": [f"{_PACKAGE}.cli.definition.get_cli_commands"],
         "extra-links": [f"{_PACKAGE}.links.mlflow.MlflowRunLink"],
         "notifications": [f"{_PACKAGE}.notifications.alert.AlertNotifier"],
     }

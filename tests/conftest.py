@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     if not session.config.option.collectonly:
-        for what in ("cluster", "images")[: max(map(weight, session.items), default=0) - 1]:
+        for what in ("cluster", "images")[: max(0, max(map(weight, session.items), default=0) - 1)]:
             session.config.stash[PREPARATION].begin(what)
 
 

@@ -6,7 +6,7 @@ import json
 import os
 from base64 import b64encode
 from collections.abc import Callable, Mapping
-from datetime import datetime
+from datetime import date, datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from airflow.sdk import BaseHook
 
-from airflow_provider_ragops.contract import ENV_TRACKING_URI, UTC
+from airflow_provider_ragops.contract import ENV_TRACKING_URI, UTC, ServingTarget
 from airflow_provider_ragops.exceptions import (
     ConfigurationError,
     MissingExtraError,
@@ -22,8 +22,9 @@ from airflow_provider_ragops.exceptions import (
     RegistryError,
     UnreachableError,
 )
+from airflow_provider_ragops.promotion import history
 from airflow_provider_ragops.promotion.faults import named_faults
-from airflow_provider_ragops.promotion.ledger import MlflowLedger
+from airflow_provider_ragops.promotion.mlflow_ledger import MlflowLedger
 from airflow_provider_ragops.promotion.registry import MlflowRegistry
 from airflow_provider_ragops.promotion.runs import MlflowRuns
 
@@ -107,6 +108,18 @@ class MlflowHook(BaseHook):
         self, clock: Callable[[], datetime] = lambda: datetime.now(UTC), *, ask_first: bool = True
     ) -> MlflowLedger:
         return MlflowLedger(self.client() if ask_first else self._unasked_client, self._where, clock)
+
+    def served_on(self, target: ServingTarget | str, day: date) -> list[history.Served]:
+        """
+        What served the target on that day, and why: every version that served in the UTC day, oldest first.
+
+        Each has its times and the ledger's entry that brought it: reason, actor, gate report or approval. The answer
+        is empty where nothing served, or where the ledger knows nothing of the target.
+
+        :param target: The serving target, or its slug ``namespace/deployment``.
+        """
+        slug = target.slug if isinstance(target, ServingTarget) else target
+        return history.served_on(self.ledger().history(slug), day)
 
     def find_run(self, experiment: str, tags: Mapping[str, str], status: str | None = None) -> Any | None:
         """The newest run of the experiment with all these tags; any status unless one is asked for."""

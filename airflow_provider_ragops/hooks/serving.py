@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from functools import cached_property
 
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
@@ -10,7 +12,8 @@ from airflow.sdk import BaseHook
 from airflow_provider_ragops.contract import ServingTarget
 from airflow_provider_ragops.kube import Kube
 from airflow_provider_ragops.locking.configmap import ConfigMapStore
-from airflow_provider_ragops.locking.lock import Lock, LockTimes
+from airflow_provider_ragops.locking.lock import Lock
+from airflow_provider_ragops.locking.times import LockTimes
 from airflow_provider_ragops.rollout.updater import Updater
 
 
@@ -33,8 +36,15 @@ class ServingHook(BaseHook):
     def kube(self) -> Kube:
         return Kube(KubernetesHook(conn_id=self.kubernetes_conn_id).get_conn(), self.request_timeout)
 
-    def lock(self, target: ServingTarget, holder: str, purpose: str, times: LockTimes | None = None) -> Lock:
-        return Lock(ConfigMapStore(self.kube, target.namespace, target.lock_name), holder, purpose, times)
+    def lock(
+        self, target: ServingTarget, holder: str, purpose: str, times: LockTimes | None = None, *,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> Lock:
+        """:param sleep: waits between two tries; it may raise to stop the waiting."""
+        return Lock(self.lock_store(target), holder, purpose, times, sleep=sleep)
+
+    def lock_store(self, target: ServingTarget) -> ConfigMapStore:
+        return ConfigMapStore(self.kube, target.namespace, target.lock_name)
 
     def updater(self, target: ServingTarget) -> Updater:
         return Updater(self.kube, target)

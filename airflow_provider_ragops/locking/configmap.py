@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import math
+from contextlib import closing
 
 from airflow_provider_ragops.kube import Json, Kube
 from airflow_provider_ragops.locking.record import NEVER_HELD, LockRecord, load
@@ -28,6 +30,10 @@ class ConfigMapStore:
     def subject(self) -> str:
         return f"lock {self._namespace}/{self._name}"
 
+    @property
+    def request_timeout(self) -> float:
+        return self._kube.timeout
+
     def read(self) -> Stored | None:
         found = self._kube.get(f"{self._collection}/{self._name}")
         return None if found is None else self._stored(found)
@@ -40,6 +46,14 @@ class ConfigMapStore:
         body = copy.deepcopy(seen.body)
         body["data"] = {**(body.get("data") or {}), KEY: record.dump()}
         return self._stored(self._kube.replace(f"{self._collection}/{self._name}", body))
+
+    def wait_change(self, seen: Stored, seconds: float) -> bool:
+        # The API server counts a watch in whole seconds; one object by name, so that a Role can name it.
+        whole = math.floor(seconds)
+        if whole < 1:
+            return False
+        with closing(self._kube.watch(self._collection, self._name, seen.version, whole)) as events:
+            return next(events, None) is not None
 
     def _stored(self, found: Json) -> Stored:
         text = (found.get("data") or {}).get(KEY)

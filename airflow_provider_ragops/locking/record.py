@@ -16,7 +16,8 @@ class LockRecord:
 
     ``holder`` is empty when it is free. Times are ISO 8601 and for people only: expiry is judged by how long a
     waiter has seen the record unchanged on its own clock. ``transitions`` is the token: it grows by one at each
-    change of hand and is never reset, so a release keeps the record.
+    change of hand and is never reset, so a release keeps the record. ``renewals`` makes each renewal a change, also
+    where the holder's wall clock stands still or is set back.
     """
 
     holder: str
@@ -25,6 +26,7 @@ class LockRecord:
     acquire_time: str = ""
     renew_time: str = ""
     purpose: str = ""
+    renewals: int = 0
     schema: int = SCHEMA
 
     @property
@@ -34,8 +36,10 @@ class LockRecord:
     def taken_by(self, holder: str, lease_seconds: int, purpose: str, now: str) -> LockRecord:
         return LockRecord(holder, self.transitions + 1, lease_seconds, now, now, purpose)
 
-    def renewed(self, now: str) -> LockRecord:
-        return replace(self, renew_time=now)
+    def renewed(self, now: str, token: int = 0) -> LockRecord:
+        """:param token: the lock's token rises to this one, where it is larger."""
+        transitions = max(self.transitions, token)
+        return replace(self, renew_time=now, renewals=self.renewals + 1, transitions=transitions)
 
     def released(self) -> LockRecord:
         return replace(self, holder="", purpose="", lease_seconds=1)
@@ -57,11 +61,13 @@ def load(text: str, subject: str) -> LockRecord:
     """
     try:
         found = json.loads(text)
-        record = LockRecord(**{field.name: found[field.name] for field in fields(LockRecord)})
-    except (ValueError, KeyError, TypeError) as error:
+        # Also a field too many: whoever wrote it may mean something by it that we would overwrite.
+        found = {"renewals": 0, **found}  # a record from before they were counted
+        known = set(found) == {field.name for field in fields(LockRecord)}
+        record = LockRecord(**found) if known else None
+    except (ValueError, TypeError) as error:
         raise _broken(subject, text) from error
-    numbers = (record.transitions, record.lease_seconds, record.schema)
-    if any(type(number) is not int for number in numbers) or not isinstance(record.holder, str):
+    if record is None or any(type(value) is not type(getattr(NEVER_HELD, name)) for name, value in found.items()):
         raise _broken(subject, text)
     if record.schema != SCHEMA or record.transitions < 0 or record.lease_seconds < 1:
         raise _broken(subject, text)

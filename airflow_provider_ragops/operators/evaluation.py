@@ -10,6 +10,7 @@ from airflow_provider_ragops.exceptions import ConfigurationError
 from airflow_provider_ragops.operators import pod_parts
 from airflow_provider_ragops.operators.translation import translated_errors
 from airflow_provider_ragops.operators.workload import RETURN_VALUE, WorkloadPodOperator
+from airflow_provider_ragops.workloads.evaluation.slices import parse
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -25,13 +26,15 @@ class ModelEvaluationPodOperator(WorkloadPodOperator):
 
     :param candidate: Number of the candidate's version. (templated)
     :param champion_alias: Alias of the version to compare with.
+    :param slices: Groups of held-out rows in which the gate compares both as well, as a list or as text with commas:
+        ``tenure_days:4`` for four groups by a feature's quantiles, ``country`` for each of its values. (templated)
     :param cpu: CPU request.
     :param cpu_limit: CPU limit; none by default.
     :param memory: Memory request and limit.
     :param active_deadline_seconds: How long the pod may run before its node ends it.
     """
 
-    template_fields: Sequence[str] = (*WorkloadPodOperator.template_fields, "candidate")
+    template_fields: Sequence[str] = (*WorkloadPodOperator.template_fields, "candidate", "slices")
     workload = "airflow_provider_ragops.workloads.evaluation"
 
     def __init__(
@@ -39,6 +42,7 @@ class ModelEvaluationPodOperator(WorkloadPodOperator):
         *,
         candidate: str,
         champion_alias: str = contract.ALIAS_CHAMPION,
+        slices: Sequence[str] | str = (),
         cpu: str = "1",
         cpu_limit: str | None = None,
         memory: str = "2Gi",
@@ -50,8 +54,10 @@ class ModelEvaluationPodOperator(WorkloadPodOperator):
         super().__init__(
             startup_timeout_seconds=startup_timeout_seconds, active_deadline_seconds=active_deadline_seconds, **kwargs
         )
+        contract.require_alias(champion_alias, f"champion_alias of task {self.task_id}")
         self.candidate = candidate
         self.champion_alias = champion_alias
+        self.slices = slices
         self.cpu = cpu
         self.cpu_limit = cpu_limit
         self.memory = memory
@@ -64,10 +70,10 @@ class ModelEvaluationPodOperator(WorkloadPodOperator):
         :raises UnreachableError: when MLflow or the cluster did not answer.
         """
         with translated_errors():
-            candidate = self._candidate()
+            candidate, slices = self._candidate(), self._slices()
             experiment = self._experiment(candidate)
             champion = self.mlflow.registry().alias(self.model, self.champion_alias)
-            run_id = self._evaluate(context, candidate, champion, experiment)
+            run_id = self._evaluate(context, candidate, champion, slices, experiment)
             result = {"run_id": run_id, "candidate": candidate, "champion": champion}
             # Not returned: the base class' do_xcom_push=False means "no sidecar" and "no return value" alike.
             context["ti"].xcom_push(key=RETURN_VALUE, value=result)
@@ -80,16 +86,23 @@ class ModelEvaluationPodOperator(WorkloadPodOperator):
             )
         return str(self.candidate)
 
+    def _slices(self) -> str:
+        """Their names in the pod's words; read here, so that a mistake costs no pod."""
+        text = self.slices if isinstance(self.slices, str) else ",".join(self.slices)
+        return ",".join(each.name for each in parse(text))
+
     def _experiment(self, candidate: str) -> str:
         trained = self.mlflow.run(self.mlflow.registry().version(self.model, candidate).run_id)
         return self.mlflow.experiment_name(trained.info.experiment_id)
 
-    def _evaluate(self, context: Context, candidate: str, champion: str | None, experiment: str) -> str:
+    def _evaluate(
+        self, context: Context, candidate: str, champion: str | None, slices: str, experiment: str
+    ) -> str:
         champion_text = champion or contract.NO_VERSION
         work = contract.digest(
-            "evaluation", self.model, candidate, champion_text, self.data_digest, str(self.image)
+            "evaluation", self.model, candidate, champion_text, slices, self.data_digest, str(self.image)
         )
-        self.prepare(context, work, self._command_line(candidate, champion_text))
+        self.prepare(context, work, self._command_line(candidate, champion_text, slices))
         state = self.run_pod(context)
         found = self.mlflow.find_run(
             experiment,
@@ -109,9 +122,9 @@ class ModelEvaluationPodOperator(WorkloadPodOperator):
         self.mlflow_run_url = self.mlflow.run_url(found)
         return str(found.info.run_id)
 
-    def _command_line(self, candidate: str, champion: str) -> list[str]:
+    def _command_line(self, candidate: str, champion: str, slices: str) -> list[str]:
         values = {
             "model": self.model, "candidate": candidate, "champion": champion, "data": self.data_uri,
-            "data-digest": self.data_digest, "partition": self.partition_key,
+            "data-digest": self.data_digest, "partition": self.partition_key, "slices": slices,
         }  # fmt: skip
-        return [text for name, value in values.items() for text in (f"--{name}", value)]
+        return [text for name, value in values.items() if value for text in (f"--{name}", value)]

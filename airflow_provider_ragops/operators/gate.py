@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from datetime import datetime
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +13,19 @@ from airflow.sdk import BaseBranchOperator
 from airflow_provider_ragops.contract import (
     ALIAS_CHALLENGER,
     ARTIFACT_GATE,
-    NO_VERSION,
     TAG_COMPLETED,
-    TAG_GATE_CHAMPION,
-    TAG_GATE_REPORT,
-    TAG_GATE_VERDICT,
+    UTC,
+    ServingTarget,
+    require_alias,
 )
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
 from airflow_provider_ragops.links.mlflow import MlflowRunLink
 from airflow_provider_ragops.operators import rendered
 from airflow_provider_ragops.operators.translation import translated_errors
-from airflow_provider_ragops.promotion import evaluation
-from airflow_provider_ragops.promotion.gate import PROMOTE, GateReport, GateRules, judge
+from airflow_provider_ragops.promotion import evaluation, verdict
+from airflow_provider_ragops.promotion.gate import judge
+from airflow_provider_ragops.promotion.report import PROMOTE, GateReport
+from airflow_provider_ragops.promotion.rules import GateRules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,9 +41,10 @@ class QualityGateOperator(BaseBranchOperator):
     Judge a candidate against the champion on the same held-out rows, and choose the branch that follows.
 
     Writes ``gate/report.json`` into the evaluation run, tags the candidate with verdict, report and the champion
-    that it was judged against, and on ``promote`` sets the alias ``challenger`` (on any other verdict it takes
-    the alias from this candidate). Pushes the XCom ``verdict``: model, verdict, reasons, candidate, champion,
-    metrics, report, run_url. The rules are described in :mod:`airflow_provider_ragops.promotion.gate`.
+    that it was judged against, and on ``promote`` sets the alias ``challenger``, unless a version of a newer
+    partition waits there (on any other verdict it takes the alias from this candidate). Pushes the XCom
+    ``verdict``: model, verdict, reasons, candidate, champion, metrics, report, run_url. The rules are described in
+    :mod:`airflow_provider_ragops.promotion.gate`.
 
     A backfill, and a run with ``evaluate_only``, judges and tags, but sets no alias and follows ``follow_stop``.
 
@@ -57,14 +60,19 @@ class QualityGateOperator(BaseBranchOperator):
     :param non_inferiority_margin: Largest loss of AUC against the champion. (templated)
     :param confidence: One-sided confidence of the comparison. (templated)
     :param min_rows: Least number of held-out rows. (templated)
+    :param max_slice_loss: Largest loss of AUC in a slice (see ``slices`` of the evaluation); 1 for any. (templated)
+    :param min_slice_rows: Least number of rows of a slice that may object. (templated)
     :param samples: Number of resamples of the comparison. (templated)
     :param challenger: Alias for a candidate that passed. (templated)
+    :param target: Where the model is served. With it, a champion whose version was deleted is not mistaken for a
+        first model: the ledger knows what was released there. A dict is templated.
     :param mlflow_conn_id: The Airflow connection.
     """
 
     template_fields = (
         "model", "candidate", "champion", "evaluation_run_id", "evaluate_only", "min_auc",
-        "non_inferiority_margin", "confidence", "min_rows", "samples", "challenger",
+        "non_inferiority_margin", "confidence", "min_rows", "max_slice_loss", "min_slice_rows", "samples",
+        "challenger", "target",
     )  # fmt: skip
     operator_extra_links = (MlflowRunLink(),)
     ui_color = "#f5e6a8"
@@ -84,12 +92,16 @@ class QualityGateOperator(BaseBranchOperator):
         non_inferiority_margin: float | str = GateRules.non_inferiority_margin,
         confidence: float | str = GateRules.confidence,
         min_rows: int | str = GateRules.min_rows,
+        max_slice_loss: float | str = GateRules.max_slice_loss,
+        min_slice_rows: int | str = GateRules.min_slice_rows,
         samples: int | str = GateRules.samples,
         challenger: str = ALIAS_CHALLENGER,
+        target: ServingTarget | dict[str, Any] | None = None,
         mlflow_conn_id: str = MlflowHook.default_conn_name,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        require_alias(challenger, f"alias of task {self.task_id}")
         self.model = model
         self.candidate = candidate
         self.champion = champion
@@ -102,8 +114,12 @@ class QualityGateOperator(BaseBranchOperator):
         self.non_inferiority_margin = non_inferiority_margin
         self.confidence = confidence
         self.min_rows = min_rows
+        self.max_slice_loss = max_slice_loss
+        self.min_slice_rows = min_slice_rows
         self.samples = samples
         self.challenger = challenger
+        # A dict is rendered field by field; the value itself would be passed through untouched.
+        self.target = target.as_dict() if isinstance(target, ServingTarget) else target
         self.mlflow_conn_id = mlflow_conn_id
 
     @cached_property
@@ -116,10 +132,10 @@ class QualityGateOperator(BaseBranchOperator):
             stops = rendered.truth("evaluate_only", self.evaluate_only) or _is_backfill(context)
             report = judge(self._evaluation(), rules)
             self.log.info("Gate of model %s:\n%s", self.model, report.as_text())
-            verdict = self._record(report)
+            told = self._record(report)
             if not stops:
-                self._move_challenger(report)
-        context["ti"].xcom_push(key=XCOM_VERDICT, value=verdict)
+                verdict.move_challenger(self.hook.registry(), self.model, report, self.challenger)
+        context["ti"].xcom_push(key=XCOM_VERDICT, value=told)
         if stops:
             self.log.info("This run stops before the release (a backfill, or evaluate_only).")
             return self.follow_stop
@@ -131,6 +147,8 @@ class QualityGateOperator(BaseBranchOperator):
             non_inferiority_margin=rendered.number("non_inferiority_margin", self.non_inferiority_margin),
             confidence=rendered.number("confidence", self.confidence),
             min_rows=rendered.whole_number("min_rows", self.min_rows),
+            max_slice_loss=rendered.number("max_slice_loss", self.max_slice_loss),
+            min_slice_rows=rendered.whole_number("min_slice_rows", self.min_slice_rows),
             samples=rendered.whole_number("samples", self.samples),
         )
 
@@ -152,24 +170,25 @@ class QualityGateOperator(BaseBranchOperator):
             champion=self._judged(champion, of_champion) if champion else None,
             predictions=rows,
             measured_champion=of_champion.get("version"),
+            served=None if champion else self._served(),
         )
+
+    def _served(self) -> str | None:
+        """What the ledger says was released to the target last."""
+        if self.target is None:
+            return None
+        entry = self.hook.ledger().served_on(ServingTarget.of(self.target).slug, datetime.now(UTC))
+        return entry.to_version or None if entry else None
 
     def _judged(self, version: str, measured: Mapping[str, Any]) -> evaluation.JudgedVersion:
         info = self.hook.registry().version(self.model, version)
         return evaluation.judged_version(info, self.hook.run(info.run_id), measured)
 
     def _record(self, report: GateReport) -> dict[str, Any]:
-        """Keep report and verdict in MLflow; the verdict tag comes last, because it is what others look for."""
+        """Keep the report in MLflow, then the verdict; returns what the next tasks are told."""
         uri = f"runs:/{self.evaluation_run_id}/{REPORT_FILE}"
         self.hook.log_json(self.evaluation_run_id, REPORT_FILE, {"model": self.model, **report.as_dict()})
-        # Judged before, against another champion: that verdict must not stand beside the new champion's number.
-        self.hook.registry().set_tags(self.model, report.candidate, {TAG_GATE_VERDICT: "being judged"})
-        tags = {
-            TAG_GATE_CHAMPION: report.champion or NO_VERSION,
-            TAG_GATE_REPORT: uri,
-            TAG_GATE_VERDICT: report.verdict,
-        }
-        self.hook.registry().set_tags(self.model, report.candidate, tags)
+        verdict.tag(self.hook.registry(), self.model, report, uri)
         return {
             "model": self.model,
             "verdict": report.verdict,
@@ -180,13 +199,6 @@ class QualityGateOperator(BaseBranchOperator):
             "report": uri,
             "run_url": self.mlflow_run_url,
         }
-
-    def _move_challenger(self, report: GateReport) -> None:
-        registry = self.hook.registry()
-        if report.verdict == PROMOTE:
-            registry.set_alias(self.model, self.challenger, report.candidate)
-        elif registry.alias(self.model, self.challenger) == report.candidate:
-            registry.delete_alias(self.model, self.challenger)
 
 
 def _is_backfill(context: Context) -> bool:

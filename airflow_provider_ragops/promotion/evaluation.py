@@ -13,6 +13,7 @@ from airflow_provider_ragops import contract
 from airflow_provider_ragops.contract import (
     ARTIFACT_EVALUATION,
     COLUMN_ENTITY,
+    SLICE_PREFIX,
     TAG_COMPLETED,
     TAG_QUARANTINED,
     TAG_SPLIT_ID,
@@ -31,12 +32,14 @@ PREDICTIONS_FILE = f"{ARTIFACT_EVALUATION}/predictions.parquet"
 class JudgedVersion:
     """One model version in an evaluation.
 
-    ``completed`` is True only where its training run FINISHED and run and version carry the same completion
-    marker. ``measured`` is its part of ``metrics.json``: version, split_id, rows, auc, log_loss, brier, error
-    (why it could not be scored); empty where the evaluation did not measure it.
+    ``run_id``, its training run, is its identity: a model that is deleted and made anew counts from 1 again.
+    ``completed`` is True only where that run FINISHED and run and version carry the same completion marker.
+    ``measured`` is its part of ``metrics.json``: version, run_id, split_id, rows, auc, log_loss, brier, error (why
+    it could not be scored); empty where the evaluation did not measure it.
     """
 
     version: str
+    run_id: str
     completed: bool
     split_id: str | None
     quarantined: str | None = None
@@ -50,16 +53,17 @@ class JudgedVersion:
 
 @dataclass(frozen=True)
 class Predictions:
-    """The same held-out rows through both models: four arrays of equal length.
+    """The same held-out rows through both models: arrays of equal length.
 
     ``labels`` are 0 or 1; scores are probabilities; ``champion`` is all NaN where there is none. A user has
-    several rows.
+    several rows. ``slices`` holds the group of each row (text) by the name of the slice.
     """
 
     users: NDArray[Any]
     labels: NDArray[Any]
     candidate: NDArray[Any]
     champion: NDArray[Any]
+    slices: Mapping[str, NDArray[Any]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,8 @@ class Evaluation:
     """All that the gate looks at.
 
     ``champion`` is the one that the caller asked about, ``measured_champion`` the version that the evaluation
-    says it measured. ``predictions`` is None where the evaluation left none.
+    says it measured. ``predictions`` is None where the evaluation left none. ``served`` is the version that the
+    ledger says was last released to the target; None where it says nothing or was not asked.
     """
 
     run_id: str
@@ -76,6 +81,7 @@ class Evaluation:
     champion: JudgedVersion | None
     predictions: Predictions | None
     measured_champion: str | None = None
+    served: str | None = None
 
 
 def is_completed(run: Any, marker: str | None) -> bool:
@@ -87,6 +93,7 @@ def judged_version(info: VersionInfo, run: Any, measured: Mapping[str, Any]) -> 
     """Join what the registry, the training run and the evaluation say about one version."""
     return JudgedVersion(
         version=info.version,
+        run_id=info.run_id,
         completed=is_completed(run, info.tags.get(TAG_COMPLETED)),
         split_id=info.tags.get(TAG_SPLIT_ID),
         quarantined=info.tags.get(TAG_QUARANTINED),
@@ -119,7 +126,11 @@ def read_predictions(file: Path | None) -> Predictions | None:
     if not set(columns) <= set(table.column_names):
         return None
     # A column without any value has Arrow's null type: the cast makes it a column of NaN.
+    labels, candidate, champion = (table[name].cast(pyarrow.float64()).to_numpy() for name in columns[1:])
     return Predictions(
-        table[COLUMN_ENTITY].to_numpy(),
-        *(table[name].cast(pyarrow.float64()).to_numpy() for name in columns[1:]),
-    )
+        table[COLUMN_ENTITY].to_numpy(), labels, candidate, champion,
+        slices={
+            name.removeprefix(SLICE_PREFIX): table[name].cast(pyarrow.string()).fill_null("missing").to_numpy()
+            for name in table.column_names if name.startswith(SLICE_PREFIX)
+        },
+    )  # fmt: skip

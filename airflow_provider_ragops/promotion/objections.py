@@ -36,6 +36,11 @@ def mismeasured(version: JudgedVersion) -> Iterator[str]:
     measured = version.measured
     if str(measured.get("version")) != version.version:
         yield f"The evaluation measured version {measured.get('version')}, not version {version.version}."
+    elif not version.run_id or measured.get("run_id") != version.run_id:
+        yield (
+            f"The evaluation measured version {version.version} of run {measured.get('run_id')}, but that number now "
+            f"names the model of run {version.run_id or None}: the registered model was deleted and made anew."
+        )
     if not version.split_id or measured.get("split_id") != version.split_id:
         yield (
             f"Version {version.version} was trained with split {version.split_id}, "
@@ -67,8 +72,7 @@ def unmeasured(candidate: JudgedVersion, rows: Predictions) -> Iterator[str]:
 def not_comparable(evaluation: Evaluation, rows: Predictions) -> Iterator[str]:
     candidate, champion = evaluation.candidate, evaluation.champion
     if champion is None:
-        if evaluation.measured_champion:
-            yield f"The evaluation measured champion {evaluation.measured_champion}, but the gate was told of none."
+        yield from _champion_missing(evaluation)
         return
     if champion.split_id != candidate.split_id:
         yield (
@@ -83,6 +87,16 @@ def not_comparable(evaluation: Evaluation, rows: Predictions) -> Iterator[str]:
         yield f"Metric auc of champion {champion.version} is {champion.measured.get('auc')}, not a number."
     if bad := not_finite(rows.champion):
         yield f"Champion {champion.version} gave no number for {bad} of {len(rows.labels)} rows."
+
+
+def _champion_missing(evaluation: Evaluation) -> Iterator[str]:
+    if evaluation.measured_champion:
+        yield f"The evaluation measured champion {evaluation.measured_champion}, but the gate was told of none."
+    elif evaluation.served:
+        yield (
+            f"The champion has no version: its alias names none, but version {evaluation.served} was released and "
+            "serves. The version or its alias was deleted: set the alias again, or release another version by hand."
+        )
 
 
 def contradicted(

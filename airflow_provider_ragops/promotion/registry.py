@@ -7,21 +7,20 @@ reads back. Every call ends within the client's timeouts (see ``hooks.mlflow``).
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from airflow_provider_ragops.exceptions import ConfigurationError, RegistryError
+from airflow_provider_ragops.contract import require_alias
+from airflow_provider_ragops.exceptions import RegistryError
 from airflow_provider_ragops.promotion.faults import is_absent, named_faults
 from airflow_provider_ragops.promotion.runs import filter_of, pages
 
 _INPUT_EXAMPLE = "serving_input_example.json"
 _LARGEST_EXAMPLE = 1 << 20  # bytes; a request to a model is small, and this one is sent to every new pod
 _PAGE = 200
-_RESERVED = re.compile(r"latest|v\d+", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -73,13 +72,27 @@ class MlflowRegistry:
         self._where = where
 
     def version(self, model: str, version: str) -> VersionInfo:
+        from mlflow.exceptions import MlflowException
+
         with named_faults(_subject(model, version), self._where):
-            return _info(self._client.get_model_version(model, version))
+            try:
+                return _info(self._client.get_model_version(model, version))
+            except MlflowException as error:
+                if not is_absent(error):
+                    raise
+                raise self._no_version(model, version) from error
+
+    def _no_version(self, model: str, version: str) -> RegistryError:
+        return RegistryError(
+            f"{_subject(model, version)} at {self._where}", expected="a registered version",
+            seen="none: it was never registered, or was deleted, and the aliases that named it went with it",
+            action="Look at the model's page in MLflow; a deleted version does not come back under its number.",
+        )  # fmt: skip
 
     def alias(self, model: str, alias: str) -> str | None:
         from mlflow.exceptions import MlflowException
 
-        _check_alias(model, alias)
+        require_alias(alias, f"alias {alias!r} of model {model!r}")
         with named_faults(f"alias {alias!r} of model {model!r}", self._where):
             try:
                 return str(self._client.get_model_version_by_alias(model, alias).version)
@@ -89,7 +102,7 @@ class MlflowRegistry:
                 raise
 
     def set_alias(self, model: str, alias: str, version: str) -> None:
-        _check_alias(model, alias)
+        require_alias(alias, f"alias {alias!r} of model {model!r}")
         with named_faults(f"alias {alias!r} of {_subject(model, version)}", self._where):
             self._client.set_registered_model_alias(model, alias, version)
 
@@ -158,15 +171,6 @@ def _json_object(file: Path | None) -> dict[str, Any] | str:
     except ValueError:
         return "not JSON"
     return body if isinstance(body, dict) else f"a {type(body).__name__}"
-
-
-def _check_alias(model: str, alias: str) -> None:
-    """MLflow answers a question for ``latest`` with the newest version, whatever its aliases are."""
-    if _RESERVED.fullmatch(alias):
-        raise ConfigurationError(
-            f"alias {alias!r} of model {model!r}", expected="a name that MLflow does not reserve", seen=repr(alias),
-            action="Choose another alias: 'latest' and 'v' with a number are taken.",
-        )  # fmt: skip
 
 
 def _subject(model: str, version: str) -> str:

@@ -9,17 +9,18 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from airflow_provider_ragops.contract import ServingTarget
 from airflow_provider_ragops.exceptions import ConflictError, FencedOutError, TargetError, UnreachableError
 from airflow_provider_ragops.release.record import ReleaseRecord, read_record
-from airflow_provider_ragops.rollout.plan import Change
-from airflow_provider_ragops.rollout.status import version_of
+from airflow_provider_ragops.rollout.plan import USUAL, Change, Strategy
+from airflow_provider_ragops.rollout.reading import version_of
 from airflow_provider_ragops.rollout.updater import Updater
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
+Answer = TypeVar("Answer")
 
 
 class Fence:
@@ -54,17 +55,24 @@ class Fence:
         log.info("%s is sealed with token %d", self._target.slug, self.token)
         return found, record
 
-    def write(self, record: ReleaseRecord, version: str | None = None, *, drain: bool = False) -> Json:
-        """Write the record, and with it MODEL_VERSION if given.
+    def write(self, record: ReleaseRecord, version: str | None = None, strategy: Strategy = USUAL) -> Json:
+        """Write the record, and with it MODEL_VERSION if given, to be rolled out by the strategy.
 
         :raises FencedOutError: when the target carries another token than ours.
         """
 
         def fenced(found: Json) -> Change:
             self._still_ours(found)
-            return Change(record.sealed(self.token).dump(), version, drain)
+            return Change(record.sealed(self.token).dump(), version, strategy=strategy)
 
         return self._write(fenced)
+
+    def check(self) -> None:
+        """Ask, before or after what can't be fenced, whether the target is still ours.
+
+        :raises FencedOutError: when it is not.
+        """
+        self._retried(lambda: self._still_ours(self._updater.read()))
 
     def record(self, found: Json) -> ReleaseRecord | None:
         return read_record(found, self._target.model, f"Deployment {self._target.slug}")
@@ -85,16 +93,22 @@ class Fence:
             )
 
     def _write(self, change: Callable[[Json], Change]) -> Json:
+        def once() -> Json:
+            found = self._updater.read()
+            wanted = change(found)
+            # Asked after the read: whoever is paused from here on meets a changed resourceVersion.
+            self._guard()
+            return self._updater.write(found, wanted)
+
+        return self._retried(once)
+
+    def _retried(self, call: Callable[[], Answer]) -> Answer:
         for left in range(self._tries - 1, -1, -1):
             try:
-                found = self._updater.read()
-                wanted = change(found)
-                # Asked after the read: whoever is paused from here on meets a changed resourceVersion.
-                self._guard()
-                return self._updater.write(found, wanted)
+                return call()
             except (ConflictError, UnreachableError) as error:
                 if not left:
                     raise
-                log.info("write to %s is tried again: %s", self._target.slug, error)
+                log.info("%s: tried again: %s", self._target.slug, error)
                 self._sleep(self._pause)
         raise AssertionError("unreachable: the last try returns or raises")

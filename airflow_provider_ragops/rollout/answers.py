@@ -8,12 +8,16 @@ from typing import Any
 
 Json = dict[str, Any]
 
+# The serving process's own word for an error that waiting can't cure (workloads/serving/state.py).
+HOPELESS = "failed"
+
 
 @dataclass(frozen=True)
 class Answer:
     """One pod's (or the Service's) answer; ``fault`` is empty for a good one.
 
-    ``unheard`` marks a fault of the way there, not of the pod: the API server's proxy could not reach it.
+    ``unheard`` marks that nothing came back: it is asked again. Then it was the way there (the API server's proxy
+    could not reach the pod), or the pod ``hung``.
     """
 
     source: str
@@ -21,6 +25,11 @@ class Answer:
     fault: str = ""
     seconds: float = 0.0
     unheard: bool = False
+    hung: bool = False
+
+    @property
+    def blames_version(self) -> bool:
+        return bool(self.fault) and (self.hung or not self.unheard)
 
 
 def from_api_server(body: str) -> bool:
@@ -39,7 +48,7 @@ def judge_health(source: str, status: int, body: str, version: str) -> Answer:
     if status != 200:
         return Answer(source, loaded, f"/health answered {status}: {body[:200]}")
     if loaded != version:
-        return Answer(source, loaded, f"it serves version {loaded!r}, not {version!r}")
+        return Answer(source, loaded, f"version mismatch: it serves version {loaded!r}, not {version!r}")
     return Answer(source, loaded)
 
 
@@ -56,10 +65,31 @@ def judge_prediction(source: str, status: int, body: str, version: str, seconds:
     if status != 200:
         return Answer(source, served, f"/invocations answered {status}: {body[:200]}")
     if served != version:
-        return Answer(source, served, f"/invocations was answered by version {served!r}, not {version!r}")
+        fault = f"version mismatch: /invocations was answered by version {served!r}, not {version!r}"
+        return Answer(source, served, fault)
     if not predictions or _bad_number(predictions):
         return Answer(source, served, f"/invocations gave no usable prediction: {body[:200]}")
     return Answer(source, served, seconds=seconds)
+
+
+@dataclass(frozen=True)
+class Words:
+    """What a pod that is not Ready says about itself; ``hopeless`` where waiting can't cure it."""
+
+    text: str
+    hopeless: bool = False
+
+
+def judge_words(body: str) -> Words | None:
+    """Read the ``/health`` of a pod that is not Ready; None where no serving process of ours answered."""
+    try:
+        found = json.loads(body)
+        status, detail = str(found["status"]), str(found.get("detail") or "")
+    except (ValueError, KeyError, TypeError):
+        return None
+    if from_api_server(body):
+        return None
+    return Words(f"{status}: {detail}"[:400], hopeless=status == HOPELESS)
 
 
 def _bad_number(value: Any) -> bool:

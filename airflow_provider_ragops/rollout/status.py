@@ -1,7 +1,8 @@
 """How far a rolling update is: a pure reading of the Deployment and its pods.
 
 The ladder follows ``kubectl rollout status`` and goes on where that one stops: it binds the answer to our own write
-(same UID, our template), counts Terminating pods, and does not believe a ProgressDeadlineExceeded from before.
+(same UID, our template), asks that every pod has said which version it serves, counts Terminating pods, and does not
+believe a condition that may be left from before.
 """
 
 from __future__ import annotations
@@ -9,149 +10,162 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
 
-from airflow_provider_ragops.contract import ENV_MODEL_VERSION
+from airflow_provider_ragops.rollout.reading import Pod, Rollout, read_pod, read_rollout, version_of
 
-Json = dict[str, Any]
-
-# A waiting reason that is the version's own doing, once the container has been tried this often. A release changes
-# no image: trouble with one is the node's or the registry's and may pass before the deadline.
-CRASHING = "CrashLoopBackOff"
-CRASHES_ALLOWED = 2
-# Left behind by evictions and node shutdowns; a ReplicaSet neither counts nor deletes them.
-ENDED = frozenset({"Failed", "Succeeded"})
+__all__ = [
+    "Doubt", "Pod", "Progress", "Rollout", "State", "Suspicion", "classify", "classify_drain", "confirm", "read_pod",
+    "read_rollout", "version_of",
+]
 
 
 class State(StrEnum):
     WAITING = "waiting"
     DONE = "done"
+    DOUBTFUL = "doubtful"  # failed, if it lasts
     FAILED = "failed"
+
+
+class Doubt(StrEnum):
+    """What counts as a failure only when it was seen at two looks, and for as long as :attr:`patience`, without a
+    break."""
+
+    # The first status after the controller has seen a new template may still carry the last one's condition
+    # (kubernetes#124264).
+    DEADLINE = "ProgressDeadlineExceeded"
+    # A pod that has just left frees its quota, but a ReplicaSet tries again only after a while, which doubles.
+    REPLICAS = "ReplicaFailure"
+
+    @property
+    def patience(self) -> float:
+        return 120.0 if self is Doubt.REPLICAS else 0.0
 
 
 @dataclass(frozen=True)
 class Progress:
+    """One verdict and one message.
+
+    :param blames_version: the version itself does badly. False where a person, a lack of room or the cluster stands
+        in its way: it may well be tried again.
+    """
+
     state: State
     reason: str
+    blames_version: bool = False
+    doubt: Doubt | None = None
 
 
 @dataclass(frozen=True)
-class Pod:
-    """One pod as the rollout sees it; ``version`` is what its template assigned, ``""`` for none."""
+class Suspicion:
+    """A doubt that was seen at the look before, and on our clock since when."""
 
-    name: str
-    version: str
-    ready: bool
-    terminating: bool
-    trouble: str = ""
-    ended: bool = False
-
-
-@dataclass(frozen=True)
-class Rollout:
-    """One Deployment as the rollout sees it."""
-
-    uid: str
-    generation: int
-    observed_generation: int
-    version: str
-    desired: int
-    replicas: int
-    updated: int
-    available: int
-    paused: bool
-    deadline_exceeded_at: str
+    doubt: Doubt
+    since: float
 
 
 def classify(seen: Rollout, pods: Sequence[Pod], *, written: Rollout, version: str) -> Progress:
     """Judge ``seen`` against ``written``, the Deployment as our own write returned it."""
-    failure = _failure(seen, pods, written, version)
-    if failure:
-        return Progress(State.FAILED, failure)
-    waiting = _waiting(seen, pods, written, version)
-    return Progress(State.WAITING, waiting) if waiting else Progress(State.DONE, f"{seen.desired} pods serve {version}")
+    if meddled := _meddled(seen, written, version):
+        return Progress(State.FAILED, meddled)
+    if seen.desired < 1:
+        return Progress(State.FAILED, "the Deployment was scaled to 0 replicas")
+    new = [pod for pod in pods if pod.version == version and not pod.terminating]
+    for pod in new:
+        if pod.trouble:
+            return Progress(State.FAILED, f"pod {pod.name}: {pod.trouble}", blames_version=True)
+    if behind := _behind(seen, written):
+        return Progress(State.WAITING, behind)
+    waiting = _counting(seen) or _leaving(pods, version) or _unheard(new, seen)
+    if not waiting:
+        return Progress(State.DONE, f"{seen.desired} pods serve {version}")
+    leaving = any(pod.terminating for pod in pods)
+    return _doubted(seen, new, written, leaving) or Progress(State.WAITING, _told(waiting, seen, new), _stuck(new))
 
 
-def _failure(seen: Rollout, pods: Sequence[Pod], written: Rollout, version: str) -> str:
+def classify_drain(seen: Rollout, pods: Sequence[Pod], *, written: Rollout) -> Progress:
+    """The ladder for "no version": nobody has to be ready, but no pod of a version may be left."""
+    if meddled := _meddled(seen, written, ""):
+        return Progress(State.FAILED, meddled)
+    if behind := _behind(seen, written):
+        return Progress(State.WAITING, behind)
+    if left := sorted(pod.name for pod in pods if pod.version):
+        return Progress(State.WAITING, f"pods of a version still there: {', '.join(left)}")
+    return Progress(State.DONE, "no pod serves a version")
+
+
+def confirm(progress: Progress, before: Suspicion | None, now: float) -> tuple[Progress, Suspicion | None]:
+    """Turn a doubtful verdict into a failure once it has lasted, and into waiting until then."""
+    doubt = progress.doubt
+    if progress.state is not State.DOUBTFUL or doubt is None:
+        return progress, None
+    lasting = before is not None and before.doubt is doubt
+    since = before.since if before is not None and lasting else now
+    failed = lasting and now - since >= doubt.patience
+    state = State.FAILED if failed else State.WAITING
+    return Progress(state, progress.reason, progress.blames_version), Suspicion(doubt, since)
+
+
+def _meddled(seen: Rollout, written: Rollout, version: str) -> str:
+    """Someone else's hand. An autoscaler's is none: it changes the replicas and leaves the template."""
     if seen.uid != written.uid:
         return "the Deployment was deleted and made anew"
     if seen.version != version:
         return f"someone else set MODEL_VERSION to {seen.version!r}"
-    if seen.paused:
-        return "the Deployment is paused"
-    for pod in pods:
-        if pod.version == version and pod.trouble and not pod.terminating:
-            return f"pod {pod.name}: {pod.trouble}"
-    if seen.observed_generation >= written.generation and seen.deadline_exceeded_at != written.deadline_exceeded_at:
-        return f"ProgressDeadlineExceeded at {seen.deadline_exceeded_at}" if seen.deadline_exceeded_at else ""
-    return ""
+    if seen.template != written.template:
+        return "someone else changed the pod template, though not its MODEL_VERSION"
+    return "the Deployment is paused" if seen.paused else ""
 
 
-def _waiting(seen: Rollout, pods: Sequence[Pod], written: Rollout, version: str) -> str:
-    if seen.observed_generation < written.generation:
-        return "the controller has not seen the change yet"
+def _behind(seen: Rollout, written: Rollout) -> str:
+    """All counters are about what the controller has seen: neither less than our write, nor an older replica count."""
+    wanted = max(written.generation, seen.generation)
+    return "the controller has not seen the change yet" if seen.observed_generation < wanted else ""
+
+
+def _counting(seen: Rollout) -> str:
     if seen.updated < seen.desired:
         return f"{seen.updated} of {seen.desired} pods updated"
     if seen.replicas > seen.updated:
         return f"{seen.replicas - seen.updated} old pods still there"
+    if seen.replicas > seen.desired:
+        return f"{seen.replicas - seen.desired} pods too many"
     if seen.available < seen.desired:
         return f"{seen.available} of {seen.desired} updated pods available"
-    leaving = [pod.name for pod in pods if pod.version != version or pod.terminating]
-    return f"old pods still draining: {', '.join(sorted(leaving))}" if leaving else ""
-
-
-def read_rollout(found: Json, container: str) -> Rollout:
-    """Read the API server's Deployment object."""
-    spec, status = found["spec"], found.get("status", {})
-    return Rollout(
-        uid=found["metadata"]["uid"],
-        generation=int(found["metadata"].get("generation", 0)),
-        observed_generation=int(status.get("observedGeneration", 0)),
-        version=version_of(spec["template"], container),
-        desired=int(spec.get("replicas", 1)),
-        replicas=int(status.get("replicas", 0)),
-        updated=int(status.get("updatedReplicas", 0)),
-        available=int(status.get("availableReplicas", 0)),
-        paused=bool(spec.get("paused", False)),
-        deadline_exceeded_at=_deadline_exceeded_at(status),
-    )
-
-
-def read_pod(found: Json, container: str) -> Pod:
-    """Read the API server's Pod object."""
-    status = found.get("status", {})
-    ready = any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions", []))
-    return Pod(
-        name=found["metadata"]["name"],
-        version=version_of(found, container),
-        ready=ready,
-        terminating=bool(found["metadata"].get("deletionTimestamp")),
-        trouble="" if ready else _trouble(status),
-        ended=status.get("phase") in ENDED,
-    )
-
-
-def version_of(template: Json, container: str) -> str:
-    """The MODEL_VERSION that a pod (template) assigns to the container; ``""`` for none."""
-    for found in template["spec"]["containers"]:
-        if found["name"] == container:
-            for variable in found.get("env") or []:
-                if variable["name"] == ENV_MODEL_VERSION:
-                    return str(variable.get("value", ""))
     return ""
 
 
-def _deadline_exceeded_at(status: Json) -> str:
-    for condition in status.get("conditions", []):
-        if condition["type"] == "Progressing" and condition.get("reason") == "ProgressDeadlineExceeded":
-            return str(condition.get("lastUpdateTime", "unknown time"))
+def _leaving(pods: Sequence[Pod], version: str) -> str:
+    leaving = sorted(pod.name for pod in pods if pod.version != version or pod.terminating)
+    return f"old pods still draining: {', '.join(leaving)}" if leaving else ""
+
+
+def _unheard(new: Sequence[Pod], seen: Rollout) -> str:
+    """Ready and available are not enough: each pod must have said itself which version it serves."""
+    silent = sorted(pod.name for pod in new if not pod.answered)
+    if silent:
+        return f"not yet heard from: {', '.join(silent)}"
+    if len(new) < seen.desired:
+        return f"{len(new)} of {seen.desired} pods are listed"
     return ""
 
 
-def _trouble(status: Json) -> str:
-    for container in status.get("containerStatuses") or []:
-        waiting = (container.get("state") or {}).get("waiting") or {}
-        crashes = int(container.get("restartCount", 0))
-        if waiting.get("reason") == CRASHING and crashes >= CRASHES_ALLOWED:
-            return f"{CRASHING} after {crashes} restarts: {waiting.get('message', '')[:200]}"
-    return ""
+def _doubted(seen: Rollout, new: Sequence[Pod], written: Rollout, leaving: bool) -> Progress | None:
+    if seen.replica_failure and not leaving:
+        return Progress(State.DOUBTFUL, f"a pod could not be made: {seen.replica_failure}", doubt=Doubt.REPLICAS)
+    # Times of one format and one clock, the API server's: text sorts as they do.
+    if seen.deadline_exceeded_at > written.deadline_exceeded_at:
+        reason = _told(f"ProgressDeadlineExceeded at {seen.deadline_exceeded_at}", seen, new)
+        return Progress(State.DOUBTFUL, reason, _stuck(new), Doubt.DEADLINE)
+    return None
+
+
+def _told(reason: str, seen: Rollout, new: Sequence[Pod]) -> str:
+    """The rung, and what the cluster or the pods say about it: whoever reads it hours later finds no pod to ask."""
+    waits = [f"pod {pod.name}: {pod.waits}" for pod in new if pod.waits]
+    failed = [f"a pod could not be made: {seen.replica_failure}"] if seen.replica_failure else []
+    return "; ".join([reason, *failed, *waits])
+
+
+def _stuck(new: Sequence[Pod]) -> bool:
+    """Whether time that runs out now is the version's doing: one of its pods runs and does not turn Ready."""
+    return any(pod.running and not pod.ready for pod in new)

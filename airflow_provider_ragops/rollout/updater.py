@@ -1,4 +1,4 @@
-"""The effects of a rolling update: read and write the Deployment, ask pods, wait."""
+"""The effects of a rolling update: read and write the Deployment, ask its pods, wait."""
 
 from __future__ import annotations
 
@@ -6,23 +6,24 @@ import logging
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
 from typing import Any
 
 from airflow_provider_ragops.contract import ServingTarget
-from airflow_provider_ragops.exceptions import ClusterError, TargetError, UnreachableError
+from airflow_provider_ragops.exceptions import ClusterError, TargetError
 from airflow_provider_ragops.kube import Kube
-from airflow_provider_ragops.rollout.answers import Answer, from_api_server, judge_health, judge_prediction
-from airflow_provider_ragops.rollout.plan import Change, apply
-from airflow_provider_ragops.rollout.status import Pod, Progress, Rollout, State, classify, read_pod, read_rollout
+from airflow_provider_ragops.rollout.answers import Answer, Words
+from airflow_provider_ragops.rollout.asking import Asker
+from airflow_provider_ragops.rollout.blessing import Beside, Patience
+from airflow_provider_ragops.rollout.candidate_pod import Blessing
+from airflow_provider_ragops.rollout.feasibility import Feasibility, judge
+from airflow_provider_ragops.rollout.following import Following
+from airflow_provider_ragops.rollout.plan import Change, apply, gap
+from airflow_provider_ragops.rollout.reading import Pod, read_pod, read_rollout, selector_text
+from airflow_provider_ragops.rollout.room import read_room
+from airflow_provider_ragops.rollout.status import Progress, State, Suspicion, confirm
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
-
-# How often a pod is asked again that the API server's proxy did not reach: endpoints lag a moment behind readiness.
-UNHEARD_ALLOWED = 2
-# Seconds for one answer. A model is warm when its pod is Ready; one that hangs must be found before the next pod.
-ANSWER_TIMEOUT = 5.0
 
 
 class Updater:
@@ -40,6 +41,7 @@ class Updater:
         self._clock, self._sleep = clock, sleep
         self._path = f"/apis/apps/v1/namespaces/{target.namespace}/deployments/{target.deployment}"
         self._core = f"/api/v1/namespaces/{target.namespace}"
+        self._asker = Asker(kube, target, poll=poll, alive=self.read, clock=clock, sleep=sleep)
 
     def read(self) -> Json:
         """The Deployment as stored.
@@ -54,64 +56,72 @@ class Updater:
             )
         return found
 
+    def neighbours(self) -> list[Json]:
+        """All Deployments of the cluster, or, where the account may not read those, of this namespace."""
+        try:
+            return self._kube.list("/apis/apps/v1/deployments", "")
+        except ClusterError as error:
+            log.info("Deployments of other namespaces are not looked at: %s", error)
+            return self._kube.list(self._path.rpartition("/")[0], "")
+
     def write(self, found: Json, change: Change) -> Json:
         """Write the change if nothing changed since ``found`` was read.
 
         :raises ConflictError: when something did.
         """
-        return self._kube.replace(self._path, apply(found, change, self._target))
+        written = self._kube.replace(self._path, apply(found, change, self._target))
+        if change.version and (cost := gap(change.strategy, read_rollout(found, self._target.container).desired)):
+            log.warning("rollout of %s to version %s: %s", self._target.slug, change.version, cost)
+        return written
+
+    def feasibility(self, found: Json) -> Feasibility:
+        """Whether one more pod of this Deployment can be scheduled now."""
+        return judge(found["spec"]["template"], read_room(self._kube, self._target.namespace))
+
+    def bless(
+        self, found: Json, version: str, example: Json | None, *, token: int, timeout: float,
+        guard: Callable[[], None], room: float = 60.0,
+    ) -> Blessing:
+        """Let the version load and answer in a pod beside the tier, which is not touched.
+
+        :param timeout: seconds until it can be asked; ``room``: of these, until a node is found for it.
+        :param token: of this try; names the pod.
+        :raises UnreachableError: when the pod can't be made or does not go.
+        """
+        return self._beside(guard).bless(found, version, example, token, Patience(timeout, room))
+
+    def sweep(self, guard: Callable[[], None]) -> None:
+        """Delete pods beside the tier that a killed process left."""
+        self._beside(guard).sweep()
+
+    def _beside(self, guard: Callable[[], None]) -> Beside:
+        return Beside(
+            self._kube, self._target, self, guard, poll=self._poll, clock=self._clock, sleep=self._sleep,
+        )
 
     def pods(self, found: Json) -> list[Pod]:
-        labels = found["spec"]["selector"]["matchLabels"]
-        selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
-        pods = [read_pod(pod, self._target.container) for pod in self._kube.list(f"{self._core}/pods", selector)]
+        """The Deployment's pods, but for those that have ended."""
+        listed = self._kube.list(f"{self._core}/pods", selector_text(found["spec"]["selector"]))
+        pods = [read_pod(pod, self._target.container) for pod in listed]
         return [pod for pod in pods if not pod.ended]
 
     def ask(self, pod: str, version: str, example: Json | None) -> Answer:
-        """Ask one pod which version it serves and, with an example, for a real answer."""
-        return self._ask(f"pod {pod}", f"{self._core}/pods/{pod}:{self._target.port}/proxy", version, example)
+        """Ask one pod which version it serves and, with an example, for a real answer.
+
+        :raises UnreachableError: when the API server itself does not answer.
+        """
+        return self._asker.pod(pod, version, example)
 
     def ask_service(self, version: str, example: Json | None) -> Answer:
-        # By the port's name: its number may differ from the pods'.
-        base = f"{self._core}/services/{self._target.service}:http/proxy"
-        return self._ask(f"Service {self._target.service}", base, version, example)
+        return self._asker.service(version, example)
 
-    def _ask(self, source: str, base: str, version: str, example: Json | None) -> Answer:
-        answer = self._ask_once(source, base, version, example)
-        for _ in range(UNHEARD_ALLOWED):
-            if not answer.unheard:
-                break
-            self._sleep(self._poll)
-            answer = self._ask_once(source, base, version, example)
-        return answer
-
-    def _ask_once(self, source: str, base: str, version: str, example: Json | None) -> Answer:
-        try:
-            seen = self._proxy(f"{base}/health", query={"model_version": version})
-            health = judge_health(source, *seen, version)
-            if health.fault or example is None:
-                return health
-            started = self._clock()
-            seen = self._proxy(f"{base}/invocations", method="POST", body=example)
-            return judge_prediction(source, *seen, version, self._clock() - started)
-        except UnreachableError as error:
-            return Answer(source, "", f"no answer: {error}", unheard=True)
-
-    def _proxy(self, path: str, **request: Any) -> tuple[int, str]:
-        """:raises ClusterError: where our own account may not ask; that says nothing about the version."""
-        status, body = self._kube.proxy(path, timeout=ANSWER_TIMEOUT, **request)
-        if status in (401, 403) and from_api_server(body):
-            raise ClusterError(
-                f"Kubernetes proxy {path}", expected="the right to ask the pods", seen=f"{status} {body[:200]}",
-                action="Grant pods/proxy and services/proxy to the account (see docker/chart, Role ragops-releaser).",
-            )
-        return status, body
+    def words(self, pod: str) -> Words | None:
+        """What a pod that is not Ready says about itself; None where it says nothing."""
+        return self._asker.words(pod)
 
     def latency(self, pods: list[str], version: str, example: Json, times: int = 5) -> float | None:
         """Median seconds of a real answer, over ``times`` requests to each pod; ``None`` without a good answer."""
-        answers = [self.ask(pod, version, example) for pod in pods for _ in range(times)]
-        good = [answer.seconds for answer in answers if not answer.fault]
-        return median(good) if good else None
+        return self._asker.latency(pods, version, example, times)
 
     def logs(self, pod: str, lines: int = 2000) -> str:
         query = {"tailLines": str(lines), "container": self._target.container}
@@ -126,53 +136,21 @@ class Updater:
         :param version: ``""`` for "no version": then pods never turn Ready and only the drain is awaited.
         :param patient: wait to the end for pods in trouble: an undo has nowhere else to go.
         :param guard: called before each look; raises when the lock is lost or the task was told to stop.
+        :returns: done, or failed with the reason.
         """
-        mine = read_rollout(written, self._target.container)
-        deadline, asked, last = self._clock() + timeout, set[str](), ""
+        container = self._target.container
+        following = Following(self, container, read_rollout(written, container), version, example, patient=patient)
+        deadline, last = self._clock() + timeout, ""
+        suspicion: Suspicion | None = None
         while True:
             guard()
-            progress = self._look(mine, version, example, asked, patient)
+            progress, suspicion = confirm(following.look(), suspicion, self._clock())
             if progress.state is not State.WAITING:
                 return progress
             if progress.reason != last:
                 log.info("rollout of %s to version %s: %s", self._target.slug, version or "none", progress.reason)
                 last = progress.reason
             if self._clock() >= deadline:
-                return Progress(State.FAILED, f"not finished after {timeout:g} s: {progress.reason}")
+                late = f"not finished after {timeout:g} s: {progress.reason}"
+                return replace(progress, state=State.FAILED, reason=late)
             self._sleep(self._poll)
-
-    def _look(
-        self, mine: Rollout, version: str, example: Json | None, asked: set[str], patient: bool,
-    ) -> Progress:
-        try:
-            found = self.read()
-            pods = [replace(pod, trouble="") if patient else pod for pod in self.pods(found)]
-            fault = self._ask_new(pods, version, example, asked) if version else ""
-        except UnreachableError as error:
-            return Progress(State.WAITING, str(error))
-        if fault:
-            return Progress(State.FAILED, fault)
-        seen = read_rollout(found, self._target.container)
-        return classify(seen, pods, written=mine, version=version) if version else _drained(seen, pods, mine)
-
-    def _ask_new(self, pods: list[Pod], version: str, example: Json | None, asked: set[str]) -> str:
-        """Ask each pod of the new version once, as it turns Ready; returns the first bad answer."""
-        for pod in pods:
-            if pod.version != version or not pod.ready or pod.terminating or pod.name in asked:
-                continue
-            answer = self.ask(pod.name, version, example)
-            if answer.fault:
-                return f"{answer.source}: {answer.fault}"
-            log.info("pod %s serves version %s, answered in %.0f ms", pod.name, version, answer.seconds * 1000)
-            asked.add(pod.name)
-        return ""
-
-
-def _drained(seen: Rollout, pods: list[Pod], written: Rollout) -> Progress:
-    """The ladder for "no version": nobody has to be ready, but no pod of a version may be left."""
-    if seen.uid != written.uid or seen.version:
-        return Progress(State.FAILED, "someone else changed the Deployment")
-    left = [pod.name for pod in pods if pod.version]
-    if seen.observed_generation < written.generation or left:
-        return Progress(State.WAITING, f"pods of a version still there: {', '.join(sorted(left)) or 'unknown yet'}")
-    return Progress(State.DONE, "no pod serves a version")

@@ -15,8 +15,8 @@ from datetime import datetime, timedelta, timezone
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator  # noqa: F401
 from airflow.sdk import DAG, CronPartitionTimetable, Param
 from churn import settings
+from targets import CHURN
 
-from airflow_provider_ragops.contract import ServingTarget
 from airflow_provider_ragops.notifications.alert import AlertNotifier
 from airflow_provider_ragops.operators.alert import AlertOperator
 from airflow_provider_ragops.operators.evaluation import ModelEvaluationPodOperator
@@ -35,7 +35,6 @@ DATA = "{{ ti.xcom_pull('training_set')['uri'] }}"
 DATA_DIGEST = "{{ ti.xcom_pull('training_set')['digest'] }}"
 CUTOFF = "{{ ti.xcom_pull('training_set')['cutoff'] }}"
 CANDIDATE = "{{ ti.xcom_pull('train')['version'] }}"
-TARGET = ServingTarget(settings.SERVING_NAMESPACE, settings.MODEL)
 PODS = {
     "namespace": settings.TRAINING_NAMESPACE,
     "image": settings.TRAINING_IMAGE,
@@ -69,6 +68,19 @@ PARAMS = {
     "non_inferiority_margin": Param(
         0.01, type="number", minimum=0, maximum=0.2, title="Non-inferiority margin",
         description="How much AUC a candidate may lose against the champion, at 95 % confidence.",
+    ),
+    "slices": Param(
+        "days_since_last_transaction:4, transaction_count_180d:4", type=["null", "string"], title="Slices",
+        description="Groups of customers in which both models are compared as well: FEATURE:N for N groups by its "
+        "quantiles, FEATURE for each of its values. Empty: none.",
+    ),
+    "max_slice_loss": Param(
+        0.05, type="number", minimum=0, maximum=1, title="Largest loss in a slice",
+        description="The gate rejects a candidate that surely loses more AUC than this in one group; 1: never.",
+    ),
+    "min_slice_rows": Param(
+        200, type="integer", minimum=20, maximum=1_000_000, title="Least rows of a slice",
+        description="A group with fewer held-out rows is shown and decides nothing.",
     ),
     "evaluate_only": Param(
         False, type="boolean", title="Evaluate only", description="Train and judge, but never release.",
@@ -124,17 +136,18 @@ with DAG(
     )
     evaluate = ModelEvaluationPodOperator(
         task_id="evaluate", name="churn-evaluation", **PODS, model=settings.MODEL, candidate=CANDIDATE,
-        data_uri=DATA, data_digest=DATA_DIGEST, partition=PARTITION,
+        data_uri=DATA, data_digest=DATA_DIGEST, partition=PARTITION, slices="{{ params.slices or '' }}",
     )
     gate = QualityGateOperator(
         task_id="gate", model=settings.MODEL, candidate=CANDIDATE,
         champion="{{ ti.xcom_pull('evaluate')['champion'] or 'none' }}",
         evaluation_run_id="{{ ti.xcom_pull('evaluate')['run_id'] }}", min_auc="{{ params.min_auc }}",
-        non_inferiority_margin="{{ params.non_inferiority_margin }}", evaluate_only="{{ params.evaluate_only }}",
-        follow_promote="release", follow_reject="alert",
+        non_inferiority_margin="{{ params.non_inferiority_margin }}", max_slice_loss="{{ params.max_slice_loss }}",
+        min_slice_rows="{{ params.min_slice_rows }}", evaluate_only="{{ params.evaluate_only }}",
+        target=CHURN.serving, follow_promote="release", follow_reject="alert",
     )
     release = ModelReleaseOperator(
-        task_id="release", target=TARGET, version=CANDIDATE, redis_conn_id=settings.REDIS_CONN,
+        task_id="release", target=CHURN.serving, version=CANDIDATE, redis_conn_id=CHURN.redis_conn_id,
     )
     alert = AlertOperator(task_id="alert")
 

@@ -9,8 +9,10 @@ import sys
 from datetime import timedelta
 from types import FrameType
 
+from urllib3.exceptions import HTTPError
+
+from demo import access, data, pipeline, services, world
 from demo import cluster as clusters
-from demo import data, pipeline, services, world
 from demo import images as image_builds
 from demo.airflow_api import AirflowApi
 from demo.errors import DemoError
@@ -33,7 +35,7 @@ class Demo:
 
     def up(self) -> None:
         step = self.progress.step
-        with step("cluster", f"the first time it compiles Kubernetes, 6 minutes; log {CLUSTER_LOGS}/cluster.log"):
+        with step("cluster", f"the first time it compiles Kubernetes, 4 to 10 minutes; log {CLUSTER_LOGS}/cluster.log"):
             cluster = clusters.up()
             self.state_found = not world.enter(cluster)
             self.settings = Settings.of(cluster)
@@ -43,6 +45,7 @@ class Demo:
             self._start_services()
         with step("serving", "the chart of the serving tier"):
             self.settings.tier.install(self.images, self.settings.mlflow_uri)
+            access.write_kubeconfig(self.settings.tier, self.settings.airflow_kubeconfig)
         with step("data", "real purchases of 23,570 customers, one folder a day"):
             self.days = data.partitions(self.settings.data)
         self.started = True
@@ -103,8 +106,9 @@ def up(venv_seconds: float) -> int:
     try:
         demo.up()
         demo.report(demo.run())
-    except DemoError as error:
-        print(f"\n{error}", file=sys.stderr)
+    except (DemoError, HTTPError) as error:
+        silent = "" if isinstance(error, DemoError) else "the cluster's API server does not answer as it should: "
+        print(f"\n{silent}{error}", file=sys.stderr)
         if demo.started:
             print("Services were left up, to look into it: make demo-down ends them.", file=sys.stderr)
         elif demo.state_found:

@@ -21,7 +21,7 @@ class World:
 
         from airflow_provider_ragops.contract import ServingTarget
         from airflow_provider_ragops.kube import Kube
-        from airflow_provider_ragops.promotion.ledger import MlflowLedger
+        from airflow_provider_ragops.promotion.mlflow_ledger import MlflowLedger
         from airflow_provider_ragops.promotion.registry import MlflowRegistry
 
         self.settings = settings

@@ -9,6 +9,8 @@ import socket
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 from demo.background import Service
 from demo.http import answers, get_json, pings
@@ -103,8 +105,20 @@ def connections(mlflow_uri: str, kubeconfig: Path, feast: Mapping[str, str]) -> 
         "mlflow": {"conn_type": "mlflow", "host": mlflow_uri},
         "kubernetes": {"conn_type": "kubernetes", "extra": {"kube_config_path": str(kubeconfig)}},
         "feast": {"conn_type": "feast", "extra": dict(feast)},
+        "redis": redis_connection(feast["redis_url"]),
     }
     return {f"AIRFLOW_CONN_{name.upper()}_DEFAULT": json.dumps(value) for name, value in found.items()}
+
+
+def redis_connection(url: str) -> dict[str, Any]:
+    """An Airflow connection of type ``redis`` from ``redis[s]://user:password@host:port/db``."""
+    parts = urlsplit(url)
+    found = {
+        "conn_type": "redis", "host": parts.hostname, "port": parts.port or 6379, "login": parts.username,
+        "password": parts.password, "schema": parts.path.strip("/"),
+        "extra": {"ssl": True} if parts.scheme == "rediss" else {},
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def standalone_ready(address: str) -> bool:

@@ -66,6 +66,11 @@ class Settings:
         return self.state / "airflow"
 
     @property
+    def airflow_kubeconfig(self) -> Path:
+        """Airflow's own, with the chart's Roles; the demo itself is the cluster's admin."""
+        return self.state / "airflow.kubeconfig"
+
+    @property
     def feast_variables(self) -> dict[str, str]:
         return {"repo": str(ROOT / "dags" / "churn" / "features"), "redis_url": self.redis_url,
                 "registry_url": f"sqlite:///{self.state}/feast-registry.db"}
@@ -82,13 +87,15 @@ class Settings:
 
     def task_environment(self, images: Images) -> dict[str, str]:
         return {
-            **services.connections(self.mlflow_uri, self.tier.cluster.kubeconfig, self.feast_variables),
+            **services.connections(self.mlflow_uri, self.airflow_kubeconfig, self.feast_variables),
             "RAGOPS_DATA_LOCATION": str(self.data),
             "RAGOPS_FEATURES_LOCATION": str(self.features),
             "RAGOPS_FEAST_REPO": self.feast_variables["repo"],
             "RAGOPS_TRAINING_IMAGE": images.training,
             "RAGOPS_TRAINING_NAMESPACE": self.tier.training,
+            "RAGOPS_SERVICE_ACCOUNT": "ragops-trainer",
             "RAGOPS_SERVING_NAMESPACE": self.tier.namespace,
+            "RAGOPS_REDIS_CONN": "redis_default",
             "RAGOPS_GPUS": os.environ.get("RAGOPS_GPUS", "0"),
             "RAGOPS_SCHEDULE": self.schedule,
             "RAGOPS_GIT_COMMIT": git_commit(),

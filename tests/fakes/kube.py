@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from typing import Any
 
-from airflow_provider_ragops.exceptions import ConflictError, UnreachableError
+from airflow_provider_ragops.contract import LABEL_BLESSING
+from airflow_provider_ragops.exceptions import ClusterError, ConflictError, UnreachableError
 from tests.fakes.time import FakeTime
 
 Json = dict[str, Any]
@@ -22,7 +23,13 @@ def unreachable(path: str) -> UnreachableError:
 
 
 class FakeKube:
-    """Objects by path. ``before`` and ``after`` are called with (verb, path) around each call and may raise."""
+    """Objects by path. ``before`` and ``after`` are called with (verb, path) around each call and may raise.
+
+    A watch needs ``time`` to pass; without it, it is refused as a Role without the verb does.
+    """
+
+    timeout = 1.0
+    time: FakeTime | None = None
 
     def __init__(self) -> None:
         self.objects: dict[str, Json] = {}
@@ -50,6 +57,29 @@ class FakeKube:
             raise conflict(path)
         return self._store("PUT", path, copy.deepcopy(body))
 
+    def watch(
+        self, path: str, name: str, resource_version: str, seconds: float,
+    ) -> Generator[Json, None, None]:
+        """The next event of one object; time passes a second at a time."""
+        full = f"{path}/{name}"
+        if self.time is None:
+            raise ClusterError(full, expected="success", seen="403 no watch", action="Grant it.")
+        self.before("WATCH", full)
+        deadline = self.time.clock() + seconds
+        while self.time.clock() < deadline:
+            found = self.objects.get(full)
+            if found is None or found["metadata"]["resourceVersion"] != resource_version:
+                yield {"type": "MODIFIED" if found else "DELETED", "object": copy.deepcopy(found)}
+                return
+            self.time.sleep(1.0)
+
+    def delete(self, path: str, uid: str) -> None:
+        self.before("DELETE", path)
+        if path in self.objects and self.objects[path]["metadata"].get("uid") == uid:
+            del self.objects[path]
+            self.writes.append(("DELETE", path))
+        self.after("DELETE", path)
+
     def put(self, path: str, body: Json) -> None:
         """Place an object as a stranger would."""
         self._store("PUT", path, copy.deepcopy(body), quiet=True)
@@ -70,6 +100,10 @@ class FakeTier(FakeKube):
     ``broken`` names versions whose pods do badly, with the fault: ``crash`` (never ready), ``other`` (answers as
     another version), ``nan``, ``hang`` (no answer in time), ``slow`` (an answer takes a second of ``time``),
     ``collide`` (the log says so). ``refuse`` is what the API server itself answers instead of proxying.
+
+    Pods that someone creates beside the tier run at once; ``broken_beside`` names the versions that do badly there,
+    with the same faults, and ``no room`` besides. ``nodes`` and ``quotas`` are what the account may read of the
+    cluster; None: it may not.
     """
 
     def __init__(self, namespace: str = "ml-serving", name: str = "mlflow-serve", replicas: int = 2) -> None:
@@ -80,10 +114,18 @@ class FakeTier(FakeKube):
         self.path = f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}"
         self.broken: dict[str, str] = {}
         self.pods: list[Json] = []
+        #: Pods in which a candidate shows beside the tier that it loads and answers.
+        self.beside: list[Json] = []
         self.asked: list[str] = []
+        self.broken_beside: dict[str, str] = {}
+        self.nodes: list[Json] | None = None
+        self.quotas: list[Json] | None = []
         self._serial = 0
         self.put(self.path, {
-            "metadata": {"name": name, "uid": "uid-1", "generation": 1, "annotations": {"owner": "someone"}},
+            "metadata": {
+                "name": name, "namespace": namespace, "uid": "uid-1", "generation": 1,
+                "annotations": {"owner": "someone"},
+            },
             "spec": {
                 "replicas": replicas, "selector": {"matchLabels": {"app": name}},
                 "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [
@@ -117,14 +159,34 @@ class FakeTier(FakeKube):
             body["metadata"]["generation"] = old["metadata"]["generation"] + 1
         return super().replace(path, body)
 
-    def list(self, path: str, selector: str) -> list[Json]:
+    def create(self, path: str, body: Json) -> Json:
+        if body.get("kind") == "Pod":
+            body = copy.deepcopy(body)
+            body["metadata"]["uid"] = f"uid-{body['metadata']['name']}"
+            body["status"] = self._status_beside(self.broken_beside.get(_version(body), ""))
+        return super().create(path, body)
+
+    def list(self, path: str, selector: str, fields: str = "") -> list[Json]:
+        if path.endswith("/deployments"):
+            return [copy.deepcopy(self.deployment)]
+        if path.endswith(("/nodes", "/resourcequotas")):
+            readable = self.nodes if path.endswith("/nodes") else self.quotas
+            if readable is None:
+                raise ClusterError(path, expected="success", seen="403 forbidden", action="Grant it.")
+            return copy.deepcopy(readable)
         assert path.endswith("/pods")
+        if LABEL_BLESSING in selector:
+            return copy.deepcopy(self._beside())
+        if path == "/api/v1/pods":
+            return copy.deepcopy(self.pods + self._beside())
         self._step()
         return copy.deepcopy(self.pods)
 
     def text(self, path: str, query: Any = None) -> str:
         name = path.split("/pods/")[1].split("/")[0]
-        pod = next(p for p in self.pods if p["metadata"]["name"] == name)
+        pod = next((p for p in self.pods + self._beside() if p["metadata"]["name"] == name), None)
+        if pod is None:
+            raise ClusterError(path, expected="success", seen="404 not found", action="Check the name.")
         collided = self.broken.get(_version(pod)) == "collide"
         return "CacheKeyCollisionError: duplicate key\n" if collided else "all quiet\n"
 
@@ -135,9 +197,9 @@ class FakeTier(FakeKube):
             status, message = self.refuse
             return status, json.dumps({"kind": "Status", "message": message})
         name = path.split("/pods/")[1].split(":")[0] if "/pods/" in path else ""
-        pod = next((p for p in self.pods if p["metadata"]["name"] == name), None) or self._ready()[0]
+        pod = next((p for p in self.pods + self._beside() if p["metadata"]["name"] == name), None) or self._ready()[0]
         version = _version(pod)
-        fault = self.broken.get(version, "")
+        fault = (self.broken if pod in self.pods else self.broken_beside).get(version, "")
         served = "999" if fault == "other" else version
         self.asked.append(pod["metadata"]["name"])
         if fault == "hang":
@@ -170,6 +232,20 @@ class FakeTier(FakeKube):
         if body["status"] != status:
             body["status"] = status
             self.put(self.path, body)
+
+    def _beside(self) -> list[Json]:
+        return [found for path, found in self.objects.items() if "/pods/" in path]
+
+    def _status_beside(self, fault: str) -> Json:
+        if fault == "no room":
+            message = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+            return {"phase": "Pending", "conditions": [
+                {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message},
+            ]}
+        if fault == "crash":
+            exited = {"terminated": {"exitCode": 1, "reason": "Error"}}
+            return {"phase": "Failed", "containerStatuses": [{"name": "mlflow-serve", "state": exited}]}
+        return {"phase": "Running", "conditions": [{"type": "ContainersReady", "status": "True"}]}
 
     def _ready(self) -> list[Json]:
         return [p for p in self.pods if _is_ready(p)]

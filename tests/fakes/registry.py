@@ -35,6 +35,7 @@ class FakeRegistry:
         self.aliases.pop(alias, None)
 
     def set_tags(self, model: str, version: str, tags: Mapping[str, str]) -> None:
+        self.version(model, version)
         self.tags[version].update(tags)
 
     def find(self, model: str, tags: Mapping[str, str]) -> list[VersionInfo]:
@@ -54,11 +55,14 @@ class FakeLedger:
     def open(self, entry: LedgerEntry) -> None:
         self.entries.setdefault(entry.release_id, entry)
 
-    def close(self, release_id: str, outcome: str, reason: str) -> None:
+    def close(self, release_id: str, outcome: str, reason: str, token: int | None = None) -> None:
+        if release_id not in self.entries:
+            raise RegistryError(release_id, expected="an entry", seen="none", action="Open it first.")
         entry = self.entries[release_id]
         if entry.outcome not in (None, outcome):
             raise RegistryError(release_id, expected="an open entry", seen=str(entry.outcome), action="Look.")
-        self.entries[release_id] = replace(entry, outcome=outcome, outcome_reason=reason)
+        if entry.outcome is None:
+            self.entries[release_id] = replace(entry, outcome=outcome, outcome_reason=reason, closed_token=token)
 
     def open_entries(self, target: str) -> list[LedgerEntry]:
         return [entry for entry in self.entries.values() if entry.outcome is None]

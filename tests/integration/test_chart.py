@@ -108,10 +108,11 @@ ALLOWED = [
     ("list", "/pods", ""), ("get", "/pods/log", "any"), ("create", "/pods/proxy", "any:5000"),
     ("get", "/services/proxy", f"{NAME}:5000"), ("create", "/services/proxy", f"{NAME}:http"),
     ("create", "/configmaps", ""), ("update", "/configmaps", f"{NAME}-release-lock"), ("list", "/events", ""),
+    ("create", "/pods", ""), ("delete", "/pods", "any"), ("list", "/resourcequotas", ""),
 ]
 DENIED = [
     ("update", "apps/deployments", "another"), ("delete", "apps/deployments", NAME), ("create", "apps/deployments", ""),
-    ("create", "/pods", ""), ("delete", "/pods", "any"), ("create", "/pods/exec", "any"),
+    ("update", "/pods", "any"), ("create", "/pods/exec", "any"), ("update", "/resourcequotas", "any"),
     ("update", "/configmaps", "another"), ("get", "/secrets", "any"), ("list", "/secrets", ""),
     ("create", "/services/proxy", "another:5000"), ("list", "/nodes", ""),
 ]

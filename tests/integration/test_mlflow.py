@@ -15,7 +15,7 @@ import pytest
 
 from airflow_provider_ragops.exceptions import RegistryError
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
-from airflow_provider_ragops.promotion.ledger import LedgerEntry
+from airflow_provider_ragops.promotion.ledger import LedgerEntry, overtaken
 
 NOW = datetime(2026, 11, 30, 2, tzinfo=timezone.utc)
 
@@ -104,10 +104,12 @@ def test_ledger_over_http(hook: MlflowHook) -> None:
         ledger.open(entry)
     assert [each.reason for each in ledger.open_entries(target)] == ["it's \"good\""]
     for _ in range(2):
-        ledger.close(release, "released", "verified")
+        ledger.close(release, "released", "verified", 8)
 
     (closed,) = ledger.history(target)
-    assert closed.closed_at == NOW + timedelta(minutes=1)
+    assert (closed.closed_at, closed.closed_token) == (NOW + timedelta(minutes=1), 8)
+    assert overtaken([closed], "1")
+    assert [each.version for each in hook.served_on(target, NOW.date())] == ["1"]
     assert ledger.served_on(target, NOW) is None
     served = ledger.served_on(target, NOW + timedelta(days=1))
     assert served

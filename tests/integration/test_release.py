@@ -9,10 +9,11 @@ import sys
 import textwrap
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta, timezone
 from pathlib import Path
+from typing import TypeVar
 
 import helm_python as helm
 import pytest
@@ -20,6 +21,7 @@ from demo.paths import ROOT
 from kubernetes import client, config
 
 from airflow_provider_ragops.contract import (
+    ANNOTATION_RELEASE,
     NO_VERSION,
     TAG_COMPLETED,
     TAG_GATE_CHAMPION,
@@ -31,10 +33,15 @@ from airflow_provider_ragops.contract import (
 from airflow_provider_ragops.exceptions import ReleaseRefusedError, RolloutFailedError
 from airflow_provider_ragops.kube import Kube
 from airflow_provider_ragops.locking.configmap import ConfigMapStore
-from airflow_provider_ragops.locking.lock import Lock, LockTimes, held
-from airflow_provider_ragops.promotion.ledger import MlflowLedger
+from airflow_provider_ragops.locking.holding import held
+from airflow_provider_ragops.locking.lock import Lock
+from airflow_provider_ragops.locking.times import LockTimes
+from airflow_provider_ragops.promotion.mlflow_ledger import MlflowLedger
 from airflow_provider_ragops.promotion.registry import MlflowRegistry
-from airflow_provider_ragops.release.procedure import Release, ReleaseOutcome, ReleaseRequest
+from airflow_provider_ragops.release import procedure
+from airflow_provider_ragops.release.repair import Finding, repair
+from airflow_provider_ragops.release.request import ReleaseOutcome, ReleaseRequest
+from airflow_provider_ragops.release.session import Session
 from airflow_provider_ragops.rollout.updater import Updater
 
 pytestmark = [
@@ -43,7 +50,8 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::UserWarning", "ignore::FutureWarning"),
 ]
 
-TIMES = LockTimes(lease=6, renew_deadline=4, retry=0.5, wait=60)
+Result = TypeVar("Result")
+TIMES = LockTimes(lease=12, renew_deadline=8, retry=0.5, wait=60)
 
 
 @dataclass
@@ -57,19 +65,34 @@ class Tier:
     def __post_init__(self) -> None:
         from mlflow import MlflowClient
 
-        self.kube = Kube(config.new_client_from_config(str(self.kubeconfig)))
+        self.kube = Kube(config.new_client_from_config(str(self.kubeconfig)), timeout=TIMES.renew_deadline / 2)
         self.updater = Updater(self.kube, self.target)
         mlflow = MlflowClient(self.mlflow_uri)
         self.registry = MlflowRegistry(mlflow, self.mlflow_uri)
         self.ledger = MlflowLedger(mlflow, self.mlflow_uri, lambda: datetime.now(timezone.utc))
 
-    def release(self, version: str, run: str = "run") -> ReleaseOutcome:
-        lock = Lock(ConfigMapStore(self.kube, self.target.namespace, self.target.lock_name), "test", version, TIMES)
+    def release(self, version: str, run: str = "run", blessing_timeout: float | None = 60) -> ReleaseOutcome:
+        request = ReleaseRequest(version, f"{run}-{version}", "test", "a test")
+        return self.under_lock(lambda session, token: procedure.release(session, request, token), blessing_timeout)
+
+    def roll_back(self, reason: str) -> ReleaseOutcome:
+        request = ReleaseRequest("", "back", "test", reason, manual=True)
+        return self.under_lock(lambda session, token: procedure.roll_back(session, request, token))
+
+    def lift_hold(self) -> ReleaseOutcome:
+        return self.under_lock(lambda session, token: procedure.hold(session, "", token))
+
+    def repair(self) -> list[Finding]:
+        return self.under_lock(repair)
+
+    def under_lock(self, work: Callable[[Session, int], Result], blessing_timeout: float | None = 60) -> Result:
+        lock = Lock(ConfigMapStore(self.kube, self.target.namespace, self.target.lock_name), "test", "a test", TIMES)
         with held(lock):
-            release = Release(
+            session = Session(
                 self.target, self.updater, self.registry, self.ledger, lock.check, renew=lock.renew, timeout=120,
+                blessing_timeout=blessing_timeout,
             )
-            return release.run(ReleaseRequest(version, f"{run}-{version}", "test", "a test"), lock.token)
+            return work(session, lock.token)
 
     def register(self, weight: float, judged: str = NO_VERSION) -> str:
         """Log a model that answers ``sigmoid(weight·x)`` and tag it as one that passed the gate, of a newer day."""
@@ -140,8 +163,11 @@ def test_rolling_update_under_load(tier: Tier, champion: str, evidence) -> None:
     assert before is not None
     version = tier.register(1.0, judged=before)
     example = tier.registry.input_example(tier.target.model, before)
+    calls, began = tier.kube.calls.total(), time.monotonic()
     with Load(tier, example) as load:
         outcome = tier.release(version)
+    evidence["api calls of a rolling update"] = tier.kube.calls.total() - calls
+    evidence["seconds a rolling update held the lock"] = round(time.monotonic() - began)
     assert (outcome.previous, outcome.changed) == (before, True)
     tier.assert_serves(version)
     assert load.failures == []
@@ -153,13 +179,25 @@ def test_rolling_update_under_load(tier: Tier, champion: str, evidence) -> None:
     assert tier.release(version, run="again").changed is False
 
 
+def test_version_that_answers_nonsense_never_reaches_the_tier(tier: Tier, champion: str) -> None:
+    """A model whose predictions are NaN is found out in a pod beside the tier: nothing of the tier is touched."""
+    before = tier.registry.alias(tier.target.model, "champion")
+    assert before is not None
+    bad = tier.register(float("nan"), judged=before)
+    spec = tier.updater.read()["spec"]
+    with pytest.raises(ReleaseRefusedError, match="beside the tier"):
+        tier.release(bad)
+    assert tier.updater.read()["spec"] == spec
+    tier.assert_serves(before)
+
+
 def test_version_that_answers_nonsense_is_undone(tier: Tier, champion: str) -> None:
-    """A model whose predictions are NaN never becomes champion; the one before serves on."""
+    """Where it is not tried beside the tier, its first pod finds it out; the one before serves on."""
     before = tier.registry.alias(tier.target.model, "champion")
     assert before is not None
     bad = tier.register(float("nan"), judged=before)
     with pytest.raises(RolloutFailedError, match="quarantined"):
-        tier.release(bad)
+        tier.release(bad, blessing_timeout=None)
     tier.assert_serves(before)
     assert TAG_QUARANTINED in tier.registry.version(tier.target.model, bad).tags
     assert tier.ledger.history(tier.target.slug)[0].outcome == "undone"
@@ -172,17 +210,55 @@ def test_killed_worker_is_resumed(tier: Tier, champion: str) -> None:
     before = tier.registry.alias(tier.target.model, "champion")
     assert before is not None
     version = tier.register(2.0, judged=before)
-    worker = start_worker(tier, version)
-    try:
-        wait_for_phase(tier, "rolling")
-        worker.send_signal(signal.SIGKILL)
-    finally:
-        worker.kill()
-        worker.wait(timeout=10)
+    with start_worker(tier, version) as worker:
+        try:
+            wait_for_phase(tier, "rolling")
+        finally:
+            worker.kill()
     assert tier.registry.alias(tier.target.model, "champion") == before
     outcome = tier.release(version)
     assert outcome.changed
     tier.assert_serves(version)
+
+
+def test_frozen_worker_is_fenced_out(tier: Tier, champion: str) -> None:
+    """L1: a worker frozen past its lease in mid-rollout; another releases; the thawed one writes nothing."""
+    before = tier.registry.alias(tier.target.model, "champion")
+    assert before is not None
+    slow, quick = tier.register(2.5, judged=before), tier.register(3.0, judged=before)
+    with start_worker(tier, slow) as worker:
+        try:
+            wait_for_phase(tier, "rolling")
+            worker.send_signal(signal.SIGSTOP)
+            assert tier.release(quick).changed
+            token = json.loads(tier.updater.read()["metadata"]["annotations"][ANNOTATION_RELEASE])["token"]
+            worker.send_signal(signal.SIGCONT)
+            _, told = worker.communicate(timeout=60)
+        finally:
+            worker.kill()
+    assert worker.returncode == 1
+    assert b"FencedOutError" in told or b"LockLostError" in told
+    assert json.loads(tier.updater.read()["metadata"]["annotations"][ANNOTATION_RELEASE])["token"] == token
+    tier.assert_serves(quick)
+    assert tier.repair() == []
+
+
+def test_rollback_goes_to_the_last_good_as_one_unit(tier: Tier, champion: str) -> None:
+    """R3, C12: pods, alias, record and ledger go back to the recorded last good version, and the target is held."""
+    good = tier.registry.alias(tier.target.model, "champion")
+    assert good is not None
+    regretted = tier.register(4.0, judged=good)
+    tier.release(regretted)
+    outcome = tier.roll_back("users complain")
+    assert (outcome.previous, outcome.version) == (regretted, good)
+    tier.assert_serves(good)
+    assert "users complain" in tier.registry.version(tier.target.model, regretted).tags[TAG_QUARANTINED]
+    later = tier.register(5.0, judged=good)
+    with pytest.raises(ReleaseRefusedError, match="on hold: users complain"):
+        tier.release(later)
+    tier.lift_hold()
+    tier.release(later)
+    tier.assert_serves(later)
 
 
 class Load:
@@ -223,17 +299,17 @@ def start_worker(tier: Tier, version: str) -> subprocess.Popen[bytes]:
         from airflow_provider_ragops.contract import ServingTarget
         from tests.integration.test_release import Tier
         target = ServingTarget({tier.target.namespace!r}, {tier.target.model!r})
-        Tier(Path({str(tier.kubeconfig)!r}), {tier.mlflow_uri!r}, target).release({version!r})
+        Tier(Path({str(tier.kubeconfig)!r}), {tier.mlflow_uri!r}, target).release({version!r}, blessing_timeout=None)
     """)
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'docker'}", "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
-    return subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environment)
+    return subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environment, stderr=subprocess.PIPE)
 
 
 def wait_for_phase(tier: Tier, phase: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         found = tier.updater.read()["metadata"].get("annotations", {}).get("airflow-provider-ragops/release", "{}")
         if json.loads(found).get("phase") == phase:
             return
         time.sleep(0.2)
-    pytest.fail(f"no phase {phase!r} within 60 s")
+    pytest.fail(f"no phase {phase!r} within 120 s")

@@ -93,6 +93,17 @@ def test_pods_are_replaced_one_by_one_and_drained(render: Render) -> None:
     assert 5 + int(drain["value"]) < 40
 
 
+@pytest.mark.parametrize("values", [{}, {"rollout": {"preStopSeconds": 15}}])
+def test_a_release_takes_the_charts_pods(render: Render, values: dict[str, Any]) -> None:
+    """R6: what a release refuses to roll is nothing that the chart renders."""
+    from airflow_provider_ragops.rollout.shutdown import template_fault
+
+    found = the(render(values), "Deployment")
+    assert template_fault(found) == ""
+    found["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 5
+    assert "container mlflow-serve sleeps" in template_fault(found)
+
+
 def test_pods_run_without_rights(render: Render) -> None:
     """Non-root, nothing writable but /tmp and the cache, no capabilities, no token."""
     pod = the(render(), "Deployment")["spec"]["template"]["spec"]
@@ -150,6 +161,25 @@ def test_the_network_policy_leaves_the_serving_port_open(render: Render) -> None
     assert "NetworkPolicy" not in {one["kind"] for one in render()}
     ingress = the(render({"networkPolicy": {"enabled": True}}), "NetworkPolicy")["spec"]["ingress"]
     assert ingress == [{"ports": [{"port": 5000, "protocol": "TCP"}]}]
+
+
+def test_a_candidate_beside_the_tier_is_reached_and_gets_no_traffic(render: Render) -> None:
+    """The network policy lets a release ask it; no Service, Deployment or disruption budget takes it for the tier's."""
+    from airflow_provider_ragops.contract import ServingTarget
+    from airflow_provider_ragops.rollout.candidate_pod import build
+
+    objects = render({"networkPolicy": {"enabled": True}})
+    found, service = the(objects, "Deployment"), the(objects, "Service")
+    found["metadata"]["uid"] = "u"
+    pod = build(found, service, ServingTarget("ml-serving", "M"), "2", 1, 60)
+
+    def selects(selector: dict[str, str]) -> bool:
+        return selector.items() <= pod["metadata"]["labels"].items()
+
+    assert selects(the(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"])
+    assert not selects(service["spec"]["selector"])
+    assert not selects(found["spec"]["selector"]["matchLabels"])
+    assert not selects(the(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"])
 
 
 def test_the_image_is_pinned_by_digest_when_one_is_given(render: Render) -> None:

@@ -20,11 +20,15 @@ def rules(role: dict[str, Any]) -> list[Any]:
 
 
 def test_a_release_may_change_one_deployment_and_one_lock(render: Render) -> None:
-    """Writes are limited by name wherever Kubernetes can; nothing reads Secrets, executes or deletes."""
+    """Writes are limited by name wherever Kubernetes can; nothing reads Secrets or executes.
+
+    Pods are created and deleted without a name, which says version and token: RBAC compares whole names only.
+    """
     assert rules(the(render(), "Role", "ragops-releaser-mlflow-serve")) == sorted([
         (("apps",), ("deployments",), ("mlflow-serve",), ["get", "update", "patch"]),
         (("apps",), ("deployments", "replicasets"), (), READ),
-        (("",), ("pods",), (), READ),
+        (("",), ("pods",), (), [*READ, "create", "delete"]),
+        (("",), ("resourcequotas",), (), ["list"]),
         (("",), ("pods/log",), (), ["get"]),
         (("",), ("pods/proxy",), (), ["get", "create"]),
         (("",), ("services",), ("mlflow-serve",), ["get"]),

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+from demo import access, data, pipeline, services
 from demo import cluster as clusters
-from demo import data, pipeline, services
 from demo.airflow_api import AirflowApi
-from demo.background import Background
+from demo.background import Background, Service
 from demo.chart import ServingTier
 from demo.images import Images
 from demo.inspection import World
+from demo.paths import ROOT
 from demo.pipeline import Pipeline
 from demo.settings import Settings
+
+from airflow_provider_ragops.contract import ServingTarget
+
+if TYPE_CHECKING:
+    from tests.system.drill import Drill
+
+#: A second target of the shipped DAGs, which only the drills release to (see ``drill.py``).
+DRILL = ServingTarget("ml-serving-drill", "drill")
 
 
 @dataclass(frozen=True)
@@ -47,10 +59,11 @@ def airflow_standalone(
     try:
         tier.remove()
         days = data.partitions(settings.data)
-        for service in (settings.mlflow(), settings.redis(), settings.airflow(images)):
+        for service in (settings.mlflow(), settings.redis(), with_drill(settings.airflow(images))):
             if service:
                 background.start(service)
         tier.install(images, settings.mlflow_uri)
+        access.write_kubeconfig(tier, settings.airflow_kubeconfig)
         api = AirflowApi(
             f"http://127.0.0.1:{settings.airflow_port}", "admin", services.admin_password(settings.airflow_home)
         )
@@ -59,3 +72,25 @@ def airflow_standalone(
     finally:
         background.stop_all()
         tier.remove(wait=False)
+
+
+def with_drill(airflow: Service) -> Service:
+    """Airflow with the drill's target among its own, and with the drill's DAGs beside the shipped ones."""
+    kind = "airflow.dag_processing.bundles.local.LocalDagBundle"
+    folders = [ROOT / "dags", Path(__file__).parent / "dags"]
+    bundles = [{"name": str(path), "classpath": kind, "kwargs": {"path": str(path)}} for path in folders]
+    return replace(airflow, env={
+        **airflow.env, "AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
+        # Runs that wait for the lock each take a slot.
+        "AIRFLOW__CORE__PARALLELISM": "8",
+        "RAGOPS_TARGETS": json.dumps({"drill": DRILL.as_dict()}),
+    })
+
+
+@pytest.fixture(scope="session")
+def drill(airflow_standalone: Loop, images: Images) -> Iterator[Drill]:
+    """The target ``drill``, where version 1 was released; the drill's DAGs run, and so does the form's."""
+    from tests.system.drill import made
+
+    with made(airflow_standalone, images.serving) as found:
+        yield found

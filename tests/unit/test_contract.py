@@ -164,3 +164,18 @@ def test_digest_keeps_parts_apart() -> None:
     """Parts are digested with their borders."""
     assert contract.digest("ab", "c") != contract.digest("a", "bc")
     assert len(contract.digest("ab")) == 16
+
+
+@pytest.mark.parametrize("alias", ["latest", "Latest", "v3", "V12", ""])
+@pytest.mark.parametrize("field", ["champion", "challenger"])
+def test_reserved_aliases_are_refused(field: str, alias: str) -> None:
+    """M11: MLflow answers for 'latest' with whatever is newest: refused where the target is written down."""
+    with pytest.raises(ConfigurationError, match=f"ml-serving/mlflow-serve: expected an alias.*saw '{alias}'"):
+        ServingTarget("ml-serving", "M", **{field: alias})
+    assert ServingTarget("ml-serving", "M", champion="vnext", challenger="latest-good").champion == "vnext"
+
+
+def test_champion_and_challenger_are_two_aliases() -> None:
+    """What waits for a release must not be what serves."""
+    with pytest.raises(ConfigurationError, match="expected two different aliases as champion and challenger"):
+        ServingTarget("ml-serving", "M", champion="prod", challenger="prod")

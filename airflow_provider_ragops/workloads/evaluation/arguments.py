@@ -7,12 +7,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from airflow_provider_ragops.contract import NO_VERSION
+from airflow_provider_ragops.exceptions import ConfigurationError
+from airflow_provider_ragops.workloads.evaluation.slices import Slice
+from airflow_provider_ragops.workloads.evaluation.slices import parse as parse_slices
 from airflow_provider_ragops.workloads.training.arguments import partition_key, text_value
 
 
 @dataclass(frozen=True)
 class EvaluationArguments:
-    """Two pinned versions of one model and the training set whose held-out rows they score."""
+    """Two pinned versions of one model, the training set whose held-out rows they score, and how to slice those."""
 
     model: str
     candidate: str
@@ -20,6 +23,7 @@ class EvaluationArguments:
     data_uri: str
     data_digest: str
     partition: str
+    slices: tuple[Slice, ...] = ()
 
 
 def parse(argv: Sequence[str] | None = None) -> EvaluationArguments:
@@ -36,11 +40,19 @@ def parse(argv: Sequence[str] | None = None) -> EvaluationArguments:
         ("--partition", partition_key, "YYYY-MM-DD or YYYY-MM-DD_YYYY-MM-DD"),
     ):
         parser.add_argument(flag, type=kind, required=True, help=text)
+    parser.add_argument("--slices", type=slices, default=(), help="FEATURE:N or FEATURE, separated by commas")
     given = parser.parse_args(argv)
     champion = None if given.champion == NO_VERSION else given.champion
     return EvaluationArguments(
-        given.model, given.candidate, champion, given.data, given.data_digest, given.partition
+        given.model, given.candidate, champion, given.data, given.data_digest, given.partition, given.slices
     )
+
+
+def slices(text: str) -> tuple[Slice, ...]:
+    try:
+        return parse_slices(text)
+    except ConfigurationError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def version(text: str) -> str:

@@ -13,7 +13,7 @@ from airflow_provider_ragops import contract
 from airflow_provider_ragops.exceptions import DataError, RegistryError
 from airflow_provider_ragops.workloads import recording, training_set
 from airflow_provider_ragops.workloads.environment import WorkloadEnvironment
-from airflow_provider_ragops.workloads.evaluation import scoring
+from airflow_provider_ragops.workloads.evaluation import pinned, scoring, slices
 from airflow_provider_ragops.workloads.evaluation.arguments import EvaluationArguments
 from airflow_provider_ragops.workloads.process import StopCheck
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
 
+    from airflow_provider_ragops.workloads.evaluation.pinned import Pinned
     from airflow_provider_ragops.workloads.evaluation.scoring import VersionMetrics
     from airflow_provider_ragops.workloads.metrics import Floats
     from airflow_provider_ragops.workloads.training_set import TrainingSet
@@ -39,18 +40,21 @@ def evaluate(
     ``check`` is called before each effect and raises when the process was told to stop.
 
     :raises UnreachableError: when MLflow does not answer.
-    :raises RegistryError: when the candidate does not exist.
-    :raises DataError: when the training set is not the one asked for, or the candidate can't score it.
+    :raises RegistryError: when the candidate, or its files, do not exist.
+    :raises DataError: when the training set is not the one asked for or lacks a slice's feature, or the candidate's
+        files are damaged, or it can't score the rows.
     """
     client = recording.connect(environment.tracking_uri)
-    run_id = _start(client, arguments, environment)
+    candidate = pinned.pin(client, arguments.model, arguments.candidate)
+    run_id = _start(client, arguments, environment, candidate)
     with recording.failed_on_error(client, run_id):
         with tempfile.TemporaryDirectory() as folder:
             data = training_set.fetch(arguments.data_uri, arguments.data_digest, arguments.model, Path(folder))
+        groups = slices.columns(arguments.slices, data)
         check()
-        scores = _score(client, arguments, data)
+        predictions, found = _score(client, arguments, candidate, data)
         check()
-        _keep(client, run_id, *scores)
+        _keep(client, run_id, predictions.assign(**groups), found)
         check()
         client.set_tag(run_id, contract.TAG_COMPLETED, environment.attempt)
         client.set_terminated(run_id, recording.FINISHED)
@@ -58,7 +62,9 @@ def evaluate(
     return run_id
 
 
-def _start(client: MlflowClient, arguments: EvaluationArguments, environment: WorkloadEnvironment) -> str:
+def _start(
+    client: MlflowClient, arguments: EvaluationArguments, environment: WorkloadEnvironment, candidate: Pinned
+) -> str:
     tags = {
         contract.TAG_KIND: "evaluation",
         contract.TAG_PARTITION: arguments.partition,
@@ -68,62 +74,47 @@ def _start(client: MlflowClient, arguments: EvaluationArguments, environment: Wo
         contract.TAG_ATTEMPT: environment.attempt,
         contract.TAG_IMAGE: environment.image,
     }
-    experiment = _experiment_of(client, arguments.model, arguments.candidate)
+    experiment = client.get_run(candidate.run_id).info.experiment_id
     run = client.create_run(experiment, tags=tags, run_name=f"evaluation of version {arguments.candidate}")
     return str(run.info.run_id)
 
 
-def _experiment_of(client: MlflowClient, model: str, version: str) -> str:
-    from mlflow.exceptions import MlflowException
-
-    try:
-        run_id = client.get_model_version(model, version).run_id
-        return str(client.get_run(run_id).info.experiment_id)
-    except MlflowException as error:
-        raise RegistryError(
-            f"{model} version {version}", expected="a registered version with its training run",
-            seen=str(error)[:300], action="Train the candidate first.",
-        ) from error
-
-
 def _score(
-    client: MlflowClient, arguments: EvaluationArguments, data: TrainingSet
+    client: MlflowClient, arguments: EvaluationArguments, candidate: Pinned, data: TrainingSet
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
-    candidate = scoring.score(
-        scoring.load(arguments.model, arguments.candidate), data,
-        model=arguments.model, version=arguments.candidate,
-    )
-    champion, champion_metrics = _score_champion(client, arguments, data)
+    with pinned.loaded(candidate) as model:
+        scores = scoring.score(model, data, candidate)
+    champion_scores, champion_metrics = _score_champion(client, arguments, data)
     rows = data.held_out
     predictions = rows[[contract.COLUMN_ENTITY, contract.COLUMN_TIME]].assign(
-        label=rows[contract.COLUMN_LABEL], candidate=candidate, champion=champion
+        label=rows[contract.COLUMN_LABEL], candidate=scores, champion=champion_scores
     )
     return predictions, {
-        "candidate": scoring.judge(client, arguments.model, arguments.candidate, data, candidate),
+        "candidate": scoring.judge(candidate, data, scores),
         "champion": champion_metrics,
         "data_digest": arguments.data_digest,
         "partition": arguments.partition,
+        "slices": [each.name for each in arguments.slices],
     }
 
 
 def _score_champion(
     client: MlflowClient, arguments: EvaluationArguments, data: TrainingSet
 ) -> tuple[Floats, VersionMetrics | None]:
-    """Score the champion. One that refuses these rows (it wants other features) is reported and not fatal.
+    """Score the champion. One whose files are gone, or that refuses these rows, is reported and not fatal.
 
     Otherwise no new set of features could ever reach the gate, which decides what to make of it.
     """
-    model, champion = arguments.model, arguments.champion
-    nothing = np.full(len(data.held_out), np.nan)
-    if champion is None:
-        return nothing, None
-    loaded = scoring.load(model, champion)
+    if arguments.champion is None:
+        return np.full(len(data.held_out), np.nan), None
+    champion = pinned.pin(client, arguments.model, arguments.champion)
     try:
-        scores = scoring.score(loaded, data, model=model, version=champion)
-    except DataError as error:
-        log.warning("champion version %s of %s can't score these rows: %s", champion, model, error)
-        return nothing, scoring.unscored(client, model, champion, error)
-    return scores, scoring.judge(client, model, champion, data, scores)
+        with pinned.loaded(champion) as model:
+            scores = scoring.score(model, data, champion)
+    except (DataError, RegistryError) as error:
+        log.warning("champion %s can't score these rows: %s", champion.subject, error)
+        return np.full(len(data.held_out), np.nan), scoring.unscored(champion, error)
+    return scores, scoring.judge(champion, data, scores)
 
 
 def _keep(client: MlflowClient, run_id: str, predictions: pd.DataFrame, found: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Score the held-out rows with one registered version."""
+"""Score the held-out rows with one loaded version."""
 
 from __future__ import annotations
 
@@ -11,22 +11,21 @@ import numpy as np
 from airflow_provider_ragops import contract
 from airflow_provider_ragops.exceptions import DataError
 from airflow_provider_ragops.workloads import metrics
-from airflow_provider_ragops.workloads.environment import UNKNOWN
 
 if TYPE_CHECKING:
-    from mlflow import MlflowClient
     from mlflow.pyfunc import PyFuncModel
 
+    from airflow_provider_ragops.workloads.evaluation.pinned import Pinned
     from airflow_provider_ragops.workloads.metrics import Floats
     from airflow_provider_ragops.workloads.training_set import TrainingSet
 
 log = logging.getLogger(__name__)
 
-
 class VersionMetrics(TypedDict):
     """One version's part of metrics.json. A metric that is undefined is null; ``error`` says why none is there."""
 
     version: str
+    run_id: str
     split_id: str
     rows: int
     auc: float | None
@@ -35,26 +34,19 @@ class VersionMetrics(TypedDict):
     error: str | None
 
 
-def load(model: str, version: str) -> PyFuncModel:
-    """Download and load a pinned version."""
-    import mlflow
-
-    return mlflow.pyfunc.load_model(f"models:/{model}/{version}")
-
-
-def score(loaded: PyFuncModel, data: TrainingSet, *, model: str, version: str) -> Floats:
+def score(model: PyFuncModel, data: TrainingSet, pinned: Pinned) -> Floats:
     """Give a probability per held-out row, in their order.
 
     :raises DataError: when the model refuses the rows, or answers with anything but a probability for each.
     """
-    subject, rows = f"predictions of {model} version {version}", len(data.held_out)
-    if missing := sorted(_wanted(loaded) - set(data.features)):
+    subject, rows = f"predictions of {pinned.subject}", len(data.held_out)
+    if missing := sorted(_wanted(model) - set(data.features)):
         raise DataError(
-            subject, expected=f"the features {', '.join(sorted(_wanted(loaded)))}",
+            subject, expected=f"the features {', '.join(sorted(_wanted(model)))}",
             seen=f"no {', '.join(missing)} in {data.uri}", action="Train with these features, or release the change.",
         )
     try:
-        answer = np.asarray(loaded.predict(data.held_out[list(data.features)]), dtype=np.float64).reshape(-1)
+        answer = np.asarray(model.predict(data.held_out[list(data.features)]), dtype=np.float64).reshape(-1)
     except Exception as error:  # whatever a model raises: predicting is local, so it is about these rows
         # Only the end of the text: MLflow begins it with the rows.
         raise DataError(
@@ -70,32 +62,28 @@ def score(loaded: PyFuncModel, data: TrainingSet, *, model: str, version: str) -
     return answer
 
 
-def _wanted(loaded: PyFuncModel) -> set[str]:
+def _wanted(model: PyFuncModel) -> set[str]:
     """Names of the columns that the model's signature asks for; empty where it has none."""
-    schema = loaded.metadata.get_input_schema()
+    schema = model.metadata.get_input_schema()
     return set(schema.required_input_names()) if schema and schema.has_input_names() else set()
 
 
-def judge(client: MlflowClient, model: str, version: str, data: TrainingSet, scores: Floats) -> VersionMetrics:
+def judge(pinned: Pinned, data: TrainingSet, scores: Floats) -> VersionMetrics:
     """Compute a version's metrics from its scores."""
     found = metrics.summary(data.held_out[contract.COLUMN_LABEL], scores)
-    log.info("version %s: %s", version, ", ".join(f"{name} {value:.6f}" for name, value in found.items()))
+    log.info("version %s: %s", pinned.version, ", ".join(f"{name} {value:.6f}" for name, value in found.items()))
     return VersionMetrics(
-        version=version, split_id=_split_id(client, model, version), rows=len(scores),
+        version=pinned.version, run_id=pinned.run_id, split_id=pinned.split_id, rows=len(scores),
         auc=_known(found["auc"]), log_loss=_known(found["log_loss"]), brier=_known(found["brier"]), error=None,
     )
 
 
-def unscored(client: MlflowClient, model: str, version: str, error: Exception) -> VersionMetrics:
+def unscored(pinned: Pinned, error: Exception) -> VersionMetrics:
     """Say that a version could not be scored on these rows, and why."""
     return VersionMetrics(
-        version=version, split_id=_split_id(client, model, version), rows=0,
+        version=pinned.version, run_id=pinned.run_id, split_id=pinned.split_id, rows=0,
         auc=None, log_loss=None, brier=None, error=str(error)[:500],
     )
-
-
-def _split_id(client: MlflowClient, model: str, version: str) -> str:
-    return str(client.get_model_version(model, version).tags.get(contract.TAG_SPLIT_ID, UNKNOWN))
 
 
 def _known(value: float) -> float | None:

@@ -64,7 +64,18 @@ def complete(client: MlflowClient, model: str, own: Registered, key: str) -> Reg
         log.warning("attempt %s completed version %s at the same time: ours (%s) is withdrawn",
                     first.attempt, first.version, own.version)
         client.delete_model_version_tag(model, own.version, contract.TAG_COMPLETED)
+    _report_leftovers(client, model, first, key)
     return first
+
+
+def _report_leftovers(client: MlflowClient, model: str, counts: Registered, key: str) -> None:
+    """Name the versions of the same work that nobody will use: one per lost reply and per dead attempt."""
+    with_key = [str(version.version) for version in _with_key(client, model, key)]
+    left = [version for version in with_key if version != counts.version]
+    if left:
+        log.warning("version %s of %s counts for registration key %s; %s carried it too (a reply of MLflow was lost, "
+                    "or an attempt died): nobody uses them, they may be deleted",
+                    counts.version, model, key, ", ".join(left))
 
 
 def _with_key(client: MlflowClient, model: str, key: str) -> list[ModelVersion]:

@@ -12,14 +12,17 @@ from functools import cache
 from typing import Any
 
 import pytest
+from churn.features.daily import FEATURES
 from demo.paths import ROOT
+
+from airflow_provider_ragops.workloads.evaluation.slices import parse as parse_slices
 
 FILE = ROOT / "dags" / "churn" / "daily_churn_model_retraining.py"
 HEAVY = ("duckdb", "fastapi", "feast", "mlflow", "pandas", "pandera", "polars", "pyarrow", "redis", "torch")
 
 SCRIPT = """
 import importlib.util, json, sys
-from airflow_provider_ragops.locking.lock import LockTimes
+from airflow_provider_ragops.locking.times import LockTimes
 from airflow_provider_ragops.operators.workload import WorkloadPodOperator
 sys.path.insert(0, sys.argv[1])
 spec = importlib.util.spec_from_file_location("parsed", sys.argv[2])
@@ -29,7 +32,7 @@ dag = module.dag
 print(json.dumps({
     "modules": sorted(sys.modules), "timetable": type(dag.timetable).__name__, "catchup": dag.catchup,
     "max_active_runs": dag.max_active_runs, "tags": sorted(dag.tags),
-    "params": {name: {**param.schema, "description": param.description}
+    "params": {name: {**param.schema, "description": param.description, "value": param.value}
                for name in dag.params for param in [dag.params.get_param(name)]},
     "tasks": {t.task_id: [sorted(t.downstream_task_ids), t.retries, t.owner, bool(t.on_failure_callback),
                           t.retry_delay.total_seconds()] for t in dag.tasks},
@@ -84,9 +87,10 @@ def test_every_knob_is_a_field_of_the_form() -> None:
     """Each param has title and description, and each number its bounds."""
     params = parse()["params"]
     assert set(params) == {
-        "partition", "epochs", "batch_size", "learning_rate", "seed", "min_auc", "non_inferiority_margin",
-        "evaluate_only",
+        "partition", "epochs", "batch_size", "learning_rate", "seed", "min_auc", "non_inferiority_margin", "slices",
+        "max_slice_loss", "min_slice_rows", "evaluate_only",
     }  # fmt: skip
+    assert {each.column for each in parse_slices(params["slices"]["value"])} <= set(FEATURES)
     for name, schema in params.items():
         assert schema["title"], name
         assert schema["description"], name

@@ -123,11 +123,15 @@ def test_services_without_a_login_are_told(kind: str, told: str, monkeypatch: py
     assert bool(exposure) is bool(told)
 
 
-def test_the_password_of_redis_is_in_feasts_connection_alone(tmp_path: Path) -> None:
+def test_the_password_of_redis_is_in_two_connections_alone(tmp_path: Path) -> None:
     """Airflow reads the connections from the environment, as JSON; the other two never see the password."""
-    url = "redis://:canary@h:1/0"
+    url = "rediss://:canary@h:1/0"
     feast = {"repo": "dags/churn/features", "registry_url": "sqlite:////r.db", "redis_url": url}
     found = connections("http://h:5000", tmp_path / "kubeconfig", feast)
-    assert set(found) == {f"AIRFLOW_CONN_{kind}_DEFAULT" for kind in ("MLFLOW", "KUBERNETES", "FEAST")}
-    assert [name for name, value in found.items() if "canary" in value] == ["AIRFLOW_CONN_FEAST_DEFAULT"]
+    assert set(found) == {f"AIRFLOW_CONN_{kind}_DEFAULT" for kind in ("MLFLOW", "KUBERNETES", "FEAST", "REDIS")}
+    told = [name for name, value in found.items() if "canary" in value]
+    assert told == ["AIRFLOW_CONN_FEAST_DEFAULT", "AIRFLOW_CONN_REDIS_DEFAULT"]
+    assert json.loads(found["AIRFLOW_CONN_REDIS_DEFAULT"]) == {
+        "conn_type": "redis", "host": "h", "port": 1, "password": "canary", "schema": "0", "extra": {"ssl": True},
+    }
     assert json.loads(found["AIRFLOW_CONN_FEAST_DEFAULT"])["extra"]["redis_url"] == url

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from datetime import date, datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Event, Thread
@@ -13,8 +14,10 @@ from unittest import mock
 
 import pytest
 
+from airflow_provider_ragops.contract import ServingTarget
 from airflow_provider_ragops.exceptions import ConfigurationError, MissingExtraError, RegistryError, UnreachableError
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
+from airflow_provider_ragops.promotion.ledger import LedgerEntry
 
 
 @pytest.fixture(autouse=True)
@@ -269,3 +272,17 @@ def test_json_artifacts_come_back(mlflow_store: MlflowHook, tmp_path: Path) -> N
     assert mlflow_store.download(run_id, "gate/other.json", tmp_path) is None
     with pytest.raises(ValueError, match="not JSON compliant"):
         mlflow_store.log_json(run_id, "gate/report.json", {"a": float("nan")})
+
+
+def test_what_served_on_a_day_is_answered(mlflow_store: MlflowHook) -> None:
+    """By the target or its slug: each version that served in the UTC day, and the entry that says why."""
+    target, opened = ServingTarget("ml-serving", "Churn"), datetime(2026, 11, 29, 23, 30, tzinfo=timezone.utc)
+    ledger = mlflow_store.ledger(lambda: opened + timedelta(minutes=2))
+    ledger.open(LedgerEntry("r1", target.slug, "Churn", None, "7", 1, "airflow", "it passed", "runs:/x", opened))
+    ledger.close("r1", "released", "verified", 1)
+
+    (found,) = mlflow_store.served_on(target, date(2026, 11, 29))
+    assert (found.version, found.until, found.entry.reason) == ("7", None, "it passed")
+    assert mlflow_store.served_on(target.slug, date(2026, 12, 24)) == [found]
+    assert mlflow_store.served_on(target, date(2026, 11, 28)) == []
+    assert mlflow_store.served_on("staging/mlflow-serve", date(2026, 11, 29)) == []

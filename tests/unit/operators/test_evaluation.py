@@ -9,7 +9,7 @@ from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperato
 from airflow.sdk.exceptions import AirflowFailException
 
 from airflow_provider_ragops import contract
-from airflow_provider_ragops.exceptions import UnreachableError
+from airflow_provider_ragops.exceptions import ConfigurationError, UnreachableError
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
 from airflow_provider_ragops.operators.evaluation import ModelEvaluationPodOperator
 from tests.stores import register
@@ -140,5 +140,39 @@ def test_candidate_is_templated() -> None:
     """The candidate comes from the training task's result."""
     assert set(ModelEvaluationPodOperator.template_fields) - set(KubernetesPodOperator.template_fields) == {
         "model", "partition", "data_uri", "data_digest", "mlflow_tracking_uri", "mlflow_secret", "git_commit",
-        "candidate",
+        "candidate", "slices",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("slices", ["tenure_days:4, country", ["tenure_days:4", "country"]])
+def test_slices_reach_the_pod_in_one_form(life: Life, slices: Any) -> None:
+    """As text from a form or as a list, the pod is told the same; without slices nothing is said of them."""
+    operator(slices=slices).execute(context(TaskInstance()))
+    assert life.arguments["--slices"] == "tenure_days:4,country"
+    operator().execute(context(TaskInstance()))
+    assert "--slices" not in life.arguments
+
+
+def test_other_slices_are_other_work(life: Life) -> None:
+    """A living pod of an earlier try is adopted only where it cuts the same slices."""
+    works = []
+    for slices in ("", "tenure_days:4", "tenure_days:5", " tenure_days:5 "):
+        given = operator(slices=slices)
+        given.execute(context(TaskInstance()))
+        works.append(given.labels[contract.LABEL_WORK])
+    assert len(set(works)) == 3
+    assert works[2] == works[3]
+
+
+def test_an_impossible_slice_costs_no_pod(life: Life) -> None:
+    """A slice that can't be cut fails at once."""
+    with pytest.raises(AirflowFailException, match="slice 'tenure_days:1'"):
+        operator(slices="tenure_days:1").execute(context(TaskInstance()))
+    assert life.arguments == {}
+
+
+@pytest.mark.parametrize("alias", ["latest", "v3"])
+def test_reserved_alias_is_refused_when_the_file_is_parsed(alias: str) -> None:
+    """M11: 'latest' would be whatever is newest: refused by the constructor."""
+    with pytest.raises(ConfigurationError, match=f"champion_alias of task evaluate.*saw '{alias}'"):
+        operator(champion_alias=alias)

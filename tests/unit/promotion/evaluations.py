@@ -23,17 +23,22 @@ def predictions(noise: float = 0.0, champion: bool = True, users: int = USERS) -
     return Predictions(names, labels, candidate, score if champion else np.full(len(names), np.nan))
 
 
-def measured(version: str, rows: Predictions, scores: Any) -> dict[str, Any]:
-    value = auc(rows.labels, scores)
-    return {"version": version, "split_id": "s1", "rows": len(rows.labels), "auc": value, "log_loss": 0.4, "brier": 0.1}
+def measured(version: str, rows: Predictions, scores: Any, run_id: str = "") -> dict[str, Any]:
+    return {
+        "version": version, "run_id": run_id or f"run-of-{version}", "split_id": "s1", "rows": len(rows.labels),
+        "auc": auc(rows.labels, scores), "log_loss": 0.4, "brier": 0.1,
+    }  # fmt: skip
 
 
 def evaluation(rows: Predictions | None = None, champion: bool = True, **changes: Any) -> Evaluation:
     """A complete evaluation of candidate 2 against champion 1 (or none); ``changes`` are fields of Evaluation."""
     rows = rows or predictions(champion=champion)
-    candidate = JudgedVersion("2", True, "s1", None, measured("2", rows, rows.candidate))
-    judged = JudgedVersion("1", True, "s1", None, measured("1", rows, rows.champion)) if champion else None
-    return replace(Evaluation("run-1", True, candidate, judged, rows, "1" if champion else None), **changes)
+    candidate, judged = (
+        JudgedVersion(version, f"run-of-{version}", True, "s1", None, measured(version, rows, scores))
+        for version, scores in (("2", rows.candidate), ("1", rows.champion))
+    )
+    found = Evaluation("run-1", True, candidate, judged, rows, "1")
+    return replace(replace(found, champion=None, measured_champion=None) if not champion else found, **changes)
 
 
 def with_measured(judged: JudgedVersion, /, **changes: Any) -> JudgedVersion:

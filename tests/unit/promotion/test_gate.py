@@ -10,7 +10,8 @@ import pytest
 
 from airflow_provider_ragops.exceptions import ConfigurationError
 from airflow_provider_ragops.promotion.evaluation import Evaluation, Predictions
-from airflow_provider_ragops.promotion.gate import GateRules, judge
+from airflow_provider_ragops.promotion.gate import judge
+from airflow_provider_ragops.promotion.rules import GateRules
 from tests.unit.promotion.evaluations import evaluation, predictions, with_measured
 
 RULES = GateRules()
@@ -53,6 +54,12 @@ CASES: dict[str, tuple[Evaluation, str, str]] = {
     "no marker": (_candidate(completed=False), "reject", "Version 2 has no completion marker"),
     "quarantined": (_candidate(quarantined="bad answers"), "reject", "Version 2 is quarantined: bad answers"),
     "other version measured": (_reported("candidate", version="9"), "reject", "measured version 9, not version 2"),
+    "candidate made anew": (
+        _reported("candidate", run_id="run-of-old"),
+        "reject", "version 2 of run run-of-old, but that number now names the model of run run-of-2",
+    ),
+    "measured without a run": (_reported("candidate", run_id=None), "reject", "measured version 2 of run None"),
+    "registered without a run": (_candidate(run_id=""), "reject", "names the model of run None"),
     "nothing measured": (_candidate(measured={}), "reject", "measured version None"),
     "other split measured": (_reported("candidate", split_id="s9"), "reject", "split s1, but measured with split s9"),
     "AUC is NaN": (_reported("candidate", auc=math.nan), "reject", "Metric auc of version 2 is nan"),
@@ -76,11 +83,19 @@ CASES: dict[str, tuple[Evaluation, str, str]] = {
     ),
     "champion of another split": (_champion(split_id="s0"), "not-enough-data", "may have seen the held-out rows"),
     "champion never measured": (_champion(measured={}), "not-enough-data", "measured version None, not version 1"),
+    "champion made anew": (
+        _champion(run_id="run-of-new"),
+        "not-enough-data", "version 1 of run run-of-1, but that number now names the model of run run-of-new",
+    ),
+    "champion's version deleted": (
+        evaluation(champion=False, served="1"),
+        "not-enough-data", "The champion has no version: its alias names none, but version 1 was released",
+    ),
     "champion kept from the gate": (
         evaluation(champion=False, measured_champion="1"), "not-enough-data", "measured champion 1, but the gate",
     ),
     "no rows": (
-        _rows(lambda rows: Predictions(*(each[:0] for each in vars(rows).values()))),
+        _rows(lambda rows: Predictions(rows.users[:0], rows.labels[:0], rows.candidate[:0], rows.champion[:0])),
         "not-enough-data", "0 held-out rows; at least 200 are needed",
     ),
     "few rows": (evaluation(predictions(users=50)), "not-enough-data", "150 held-out rows; at least 200"),
@@ -101,7 +116,7 @@ CASES: dict[str, tuple[Evaluation, str, str]] = {
 
 @pytest.mark.parametrize(("judged", "verdict", "reason"), CASES.values(), ids=CASES.keys())
 def test_verdict(judged: Evaluation, verdict: str, reason: str) -> None:
-    """M10, K1: every state of an evaluation has one verdict, with a reason that names the numbers."""
+    """M6, M7, M10, K1: every state of an evaluation has one verdict, with a reason that names the numbers."""
     report = judge(judged, GateRules(min_auc=0.0) if verdict == "not-enough-data" else RULES)
 
     assert report.verdict == verdict
@@ -152,6 +167,7 @@ def test_margin_decides() -> None:
 @pytest.mark.parametrize(
     ("rule", "value"),
     [
+        ("max_slice_loss", -0.1), ("max_slice_loss", 1.1), ("min_slice_rows", 19),
         ("min_auc", 1.2), ("min_auc", math.nan), ("non_inferiority_margin", -0.1), ("confidence", 0.2),
         ("confidence", 1.0), ("min_rows", 1), ("samples", 10), ("samples", 10**9),
     ],

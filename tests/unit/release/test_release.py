@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 
 from airflow_provider_ragops.contract import (
     ANNOTATION_RELEASE,
-    NO_VERSION,
     TAG_COMPLETED,
     TAG_GATE_CHAMPION,
     TAG_GATE_VERDICT,
     TAG_PARTITION,
     TAG_QUARANTINED,
-    ServingTarget,
 )
 from airflow_provider_ragops.exceptions import (
     ClusterError,
@@ -28,72 +25,8 @@ from airflow_provider_ragops.exceptions import (
     TargetError,
     UnreachableError,
 )
-from airflow_provider_ragops.release.procedure import Release, ReleaseOutcome, ReleaseRequest
-from airflow_provider_ragops.rollout.updater import Updater
-from tests.fakes.kube import FakeTier
-from tests.fakes.registry import FakeLedger, FakeRegistry
-
-TARGET = ServingTarget("ml-serving", "M")
-
-
-class Killed(BaseException):
-    """The process is gone: nothing of it runs after this."""
-
-
-@dataclass
-class World:
-    """Everything outside the release's process."""
-
-    tier: FakeTier = field(default_factory=FakeTier)
-    registry: FakeRegistry = field(default_factory=FakeRegistry)
-    ledger: FakeLedger = field(default_factory=FakeLedger)
-    tokens: int = 0
-
-    def release(
-        self, version: str, guard: Callable[[float], None] = lambda spare: None, release_id: str = "",
-        cleaned: list[set[str]] | None = None,
-    ) -> ReleaseOutcome:
-        self.tokens += 1
-        time = self.tier.time
-        updater = Updater(self.tier, TARGET, clock=time.clock, sleep=time.sleep)  # type: ignore[arg-type]
-        clean = None if cleaned is None else cleaned.append
-        release = Release(TARGET, updater, self.registry, self.ledger, guard, timeout=60, clean=clean)
-        return release.run(ReleaseRequest(version, release_id or f"r{version}", "a test", "why not"), self.tokens)
-
-    def add(self, version: str, against: str = NO_VERSION, partition: str = "2026-01-01", **tags: str) -> None:
-        self.registry.add(version, **{
-            TAG_COMPLETED: "a", TAG_GATE_VERDICT: "promote", TAG_GATE_CHAMPION: against, TAG_PARTITION: partition,
-        }, **tags)
-
-    def outcomes(self, version: str) -> list[str | None]:
-        return [entry.outcome for entry in self.ledger.entries.values() if entry.to_version == version]
-
-    @property
-    def record(self) -> dict[str, str]:
-        found: dict[str, str] = json.loads(self.tier.deployment["metadata"]["annotations"][ANNOTATION_RELEASE])
-        return found
-
-    def assert_whole(self, version: str) -> None:
-        """Alias, template, pods and record name the same version, and no ledger entry is open."""
-        assert self.tier.version() == version
-        assert {p["spec"]["containers"][0]["env"][0]["value"] for p in self.tier.pods} == {version}
-        assert self.registry.aliases.get("champion") == version
-        assert self.record["to_version"] == version
-        assert not self.ledger.open_entries(TARGET.slug)
-
-
-def make_world_serving(version: str = "1") -> World:
-    world = World()
-    world.add(version)
-    world.release(version)
-    return world
-
-
-def make_world_with_candidate() -> World:
-    """Version 1 serves; version 2 passed the gate against it and waits."""
-    world = make_world_serving("1")
-    world.add("2", against="1")
-    return world
+from tests.unit.release.effects import Effects, watched
+from tests.unit.release.world import TIMES, World, make_world_serving, make_world_with_candidate
 
 
 def test_first_release_bootstraps() -> None:
@@ -177,7 +110,12 @@ def test_evicted_pods_do_not_block() -> None:
     world = make_world_with_candidate()
     read, evicted = world.tier.list, world.tier._pod("1")
     evicted["status"] |= {"phase": "Failed", "reason": "Evicted"}
-    world.tier.list = lambda path, selector: [*read(path, selector), evicted]  # type: ignore[method-assign]
+
+    def with_evicted(path: str, selector: str, fields: str = "") -> list[dict[str, Any]]:
+        found = read(path, selector, fields)
+        return [*found, evicted] if found and found[0] in world.tier.pods else found
+
+    world.tier.list = with_evicted  # type: ignore[method-assign]
     assert world.release("2").changed
 
 
@@ -336,19 +274,18 @@ def test_foreign_record_is_refused() -> None:
 
 
 def test_former_holder_is_fenced_out() -> None:
-    """L1: a holder that was paused while a competitor sealed writes nothing more, and says both tokens."""
-    world = make_world_serving("1")
-    world.add("2", against="1", partition="2026-02-01")
+    """L1: a holder that froze inside a write while a competitor sealed writes nothing more, and says both tokens."""
+    world = make_world_with_candidate()
     world.add("3", against="1", partition="2026-03-01")
-    paused = [True]
+    verified = 8  # lock, seal, stale keys, pod beside the tier and gone, ledger, record with MODEL_VERSION, verified
 
-    def pause_once(spare: float) -> None:
-        if paused and world.tier.version() == "2":
-            paused.clear()
-            world.release("3")  # the competitor runs to its end, then the paused one thaws
+    def freeze() -> None:
+        world.tier.time.seconds += TIMES.lease + 1
+        world.release("3")
 
-    with pytest.raises(FencedOutError, match=r"token \d+ \(mine\).*token \d+ \(current\)"):
-        world.release("2", guard=pause_once)
+    told = r"token \d+ \(mine\).*token \d+ \(current\)"
+    with watched(world, Effects(verified, False, freeze)), pytest.raises(FencedOutError, match=told):
+        world.release("2")
     world.assert_whole("3")
     assert world.outcomes("2") == ["undone"]
 
@@ -382,116 +319,14 @@ def test_lost_lock_stops_before_the_next_effect() -> None:
     world.assert_whole("2")
 
 
-def count_effects() -> int:
-    world, effects = make_world_serving("1"), [0]
-    world.add("2", against="1")
-    install(world, lambda: effects.__setitem__(0, effects[0] + 1), after=True)
-    world.release("2")
-    return effects[0]
-
-
-def install(world: World, hook: Callable[[], None], *, after: bool) -> None:
-    """Call ``hook`` before or after each external effect, whichever system it is on."""
-    if after:
-        world.tier.after = lambda verb, path: hook()
-    else:
-        world.tier.before = lambda verb, path: hook() if verb in ("PUT", "POST") else None
-    for owner, name in ((world.registry, "set_alias"), (world.registry, "set_tags"), (world.ledger, "open"),
-                        (world.ledger, "close")):
-        setattr(owner, name, wrapped(getattr(owner, name), hook, after))
-
-
-def wrapped(call: Callable[..., None], hook: Callable[[], None], after: bool) -> Callable[..., None]:
-    def effect(*args: object) -> None:
-        if after:
-            call(*args)
-            hook()
-        else:
-            hook()
-            call(*args)
-
-    return effect
-
-
-EFFECTS = 9  # checked below: a change of the procedure has to be met here
-
-
-def test_number_of_effects() -> None:
-    """The crash tests below enumerate every external effect of a release."""
-    assert count_effects() == EFFECTS
-
-
-UNDO_EFFECTS = 7
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("at", range(1, UNDO_EFFECTS + 1))
-def test_killed_at_every_effect_of_an_undo(at: int, after: bool) -> None:
-    """X1: killed anywhere in a release that fails, the bad version is back to the last good one and stays out."""
-    world, seen = make_world_serving("1"), [0]
-    world.add("2", against="1", partition="2026-02-01")
-    world.tier.broken["2"] = "nan"
-
-    def kill() -> None:
-        seen[0] += 1
-        if seen[0] == at:
-            raise Killed
-
-    install(world, kill, after=after)
-    with pytest.raises(Killed):
-        world.release("2")
-    with pytest.raises((RolloutFailedError, ReleaseRefusedError), match="quarantined"):
-        world.release("2")
-    world.assert_whole("1")
-    assert TAG_QUARANTINED in world.registry.tags["2"]
-    with pytest.raises(ReleaseRefusedError, match="quarantined"):
-        world.release("2")
-
-
-def test_number_of_effects_of_an_undo() -> None:
-    """The crash tests enumerate the undo, too."""
-    world, effects = make_world_serving("1"), [0]
-    world.add("2", against="1")
-    world.tier.broken["2"] = "nan"
-    install(world, lambda: effects.__setitem__(0, effects[0] + 1), after=True)
-    with pytest.raises(RolloutFailedError):
-        world.release("2")
-    assert effects[0] == UNDO_EFFECTS
-
-
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("at", range(1, EFFECTS + 1))
-@pytest.mark.parametrize("next_version", ["2", "3"], ids=["retry", "competitor"])
-def test_killed_at_every_effect(at: int, after: bool, next_version: str) -> None:
-    """X1: killed before or after any effect, a retry or a competitor ends in a wholly new world."""
-    world, seen = make_world_serving("1"), [0]
-    world.add("2", against="1", partition="2026-02-01")
-
-    def kill() -> None:
-        seen[0] += 1
-        if seen[0] == at:
-            raise Killed
-
-    install(world, kill, after=after)
-    tokens = [world.record["token"]]
-    with pytest.raises(Killed):
-        world.release("2")
-    tokens.append(world.record["token"])
-    if next_version == "3":
-        verified = world.record["phase"] in ("verified", "done") and world.record["to_version"] == "2"
-        world.add("3", against="2" if verified else "1", partition="2026-03-01")
-    world.release(next_version)
-    world.assert_whole(next_version)
-    tokens.append(world.record["token"])
-    assert tokens == sorted(tokens)
-
-
 def test_clean_up_keeps_what_is_still_needed() -> None:
     """After a release the served version, the last good one and a challenger that waits stay."""
-    world, cleaned = make_world_with_candidate(), list[set[str]]()
+    world = make_world_with_candidate()
     world.registry.aliases["challenger"] = "9"
-    world.release("2", cleaned=cleaned)
-    assert cleaned == [{"1", "2", "9"}]
+    world.keys = {"0", "1", "2", "9"}
+    world.release("2")
+    assert world.keys == {"1", "2", "9"}
+    assert "last good of Deployment ml-serving/mlflow-serve" in world.kept[-1]["1"]
 
 
 def test_refused_candidate_is_not_measured_first() -> None:
@@ -548,3 +383,41 @@ def test_conflicts_on_a_write_are_tried_again() -> None:
 
     assert world.release("2", guard=touch).changed
     assert busy == [0]
+
+
+def test_keys_of_an_earlier_life_of_the_number_go_first() -> None:
+    """M7: the registered model was made anew and counts from 1 again: old keys of the number go before it serves."""
+    world = make_world_with_candidate()
+    world.keys, world.stale = {"1", "2"}, {"2"}
+    seen: list[set[str]] = []
+    create = world.tier.create
+
+    def look(path: str, body: dict[str, Any]) -> dict[str, Any]:
+        seen.append(set(world.keys))
+        return create(path, body)
+
+    world.tier.create = look  # type: ignore[method-assign]
+    world.release("2")
+    assert seen == [{"1"}]
+
+
+def test_keys_of_both_versions_that_mix_undo_the_release() -> None:
+    """What is found wrong with the key spaces while both versions run takes the new one back."""
+    world = make_world_with_candidate()
+    world.key_space_fault = "marker of version 2 names another model"
+    with pytest.raises(RolloutFailedError, match="names another model"):
+        world.release("2")
+    world.assert_whole("1")
+
+
+def test_silent_redis_does_not_stop_a_release(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pods answer without their cache: a Redis that does not answer says nothing about the version."""
+    world = make_world_with_candidate()
+
+    def silent(*_: object) -> None:
+        raise UnreachableError("Redis", expected="an answer", seen="none", action="Wait.")
+
+    for name in ("clean", "clean_stale", "fault"):
+        monkeypatch.setattr(world, name, silent)
+    assert world.release("2").changed
+    world.assert_whole("2")

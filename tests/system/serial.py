@@ -1,0 +1,116 @@
+"""What happened to the lock and to the release record, in the API server's own order, and whether it was serial."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_ragops.contract import ANNOTATION_RELEASE, ServingTarget
+from airflow_provider_ragops.kube import Kube
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, order=True)
+class Event:
+    """One write. ``revision`` orders the writes to all objects: it is etcd's.
+
+    :param holder: of the lock, ``""`` for none; None where the Deployment was written.
+    :param number: the lock's transitions, or the record's token.
+    """
+
+    revision: int
+    holder: str | None = field(compare=False)
+    number: int = field(compare=False)
+    body: Json = field(compare=False, default_factory=dict)
+
+
+class Witness:
+    """Watches the lock and the record of a target from a thread each, and misses nothing."""
+
+    def __init__(self, target: ServingTarget, kube: Kube) -> None:
+        self._target, self._kube = target, kube
+        self._done = threading.Event()
+        self._events: list[Event] = []
+        self._errors: list[str] = []
+        configmaps = f"/api/v1/namespaces/{target.namespace}/configmaps"
+        deployments = f"/apis/apps/v1/namespaces/{target.namespace}/deployments"
+        self._threads = [
+            threading.Thread(target=self._follow, args=args, daemon=True)
+            for args in ((configmaps, target.lock_name), (deployments, target.deployment))
+        ]
+
+    def __enter__(self) -> Witness:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        for thread in self._threads:
+            thread.join(timeout=10)
+
+    def events(self) -> list[Event]:
+        assert not self._errors, self._errors
+        return sorted(self._events)
+
+    def holders(self) -> list[str]:
+        """Who held the lock, one after the other."""
+        found: list[str] = []
+        for event in self.events():
+            if event.holder and event.holder not in found[-1:]:
+                found.append(event.holder)
+        return found
+
+    def _follow(self, path: str, name: str) -> None:
+        try:
+            seen = self._kube.get(f"{path}/{name}")
+            assert seen is not None, f"{path}/{name} is not there"
+            version, last = seen["metadata"]["resourceVersion"], self._noted(seen, None)
+            while not self._done.is_set():
+                for change in self._kube.watch(path, name, version, 2):
+                    assert change["type"] == "MODIFIED", change["type"]
+                    version = change["object"]["metadata"]["resourceVersion"]
+                    last = self._noted(change["object"], last)
+        except Exception as error:  # whatever it is, a witness that went away proves nothing
+            self._errors.append(f"{name}: {type(error).__name__}: {error}")
+
+    def _noted(self, found: Json, last: Json | None) -> Json:
+        """Keep what a release writes; the controller's own writes to the Deployment's status are none."""
+        revision = int(found["metadata"]["resourceVersion"])
+        if found["kind"] == "ConfigMap":
+            record = json.loads((found.get("data") or {}).get("record", '{"holder": "", "transitions": 0}'))
+            event = Event(revision, record["holder"], record["transitions"], record)
+        else:
+            record = json.loads((found["metadata"].get("annotations") or {}).get(ANNOTATION_RELEASE, '{"token": 0}'))
+            event = Event(revision, None, record["token"], record | {"template": found["spec"]["template"]})
+        if event.body != last:
+            self._events.append(event)
+        return event.body
+
+
+def faults(events: Iterable[Event]) -> list[str]:
+    """What is not strictly serial; empty for a good history.
+
+    The first event of the record is where it stood. Tokens only grow; each is written by one hold, between the
+    writes that took and that freed the lock; each hold has a number of its own, one more than the one before.
+    """
+    found: list[str] = []
+    holder, transitions, token, sealed_by = "", None, None, ""
+    for event in events:
+        if event.holder is not None:
+            if event.holder and event.holder != holder and transitions not in (None, event.number - 1):
+                found.append(f"hold {event.number} of {event.holder} follows hold {transitions}")
+            holder, transitions = event.holder, event.number
+            continue
+        if token is not None and not holder:
+            found.append(f"token {event.number} was written while nobody held the lock")
+        if token is not None and event.number < token:
+            found.append(f"token {event.number} follows token {token}")
+        if token == event.number and holder != sealed_by:
+            found.append(f"token {token} of {sealed_by} was written in the hold of {holder}")
+        token, sealed_by = event.number, holder
+    return found

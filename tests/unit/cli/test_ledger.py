@@ -1,0 +1,87 @@
+"""``airflow ragops``: the ledger on a terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_ragops.hooks.mlflow import MlflowHook
+from airflow_provider_ragops.promotion.ledger import LedgerEntry
+
+TARGET = "ml-serving/mlflow-serve"
+
+
+@pytest.fixture
+def store(mlflow_store: MlflowHook, monkeypatch: pytest.MonkeyPatch) -> MlflowHook:
+    """One release of version 7, closed on 29 November."""
+    monkeypatch.setenv("_AIRFLOW_PROCESS_CONTEXT", "client")  # the command sets it: put back after the test
+    when = datetime(2026, 11, 29, 2, 10, tzinfo=timezone.utc)
+    ledger = mlflow_store.ledger(lambda: when)
+    ledger.open(LedgerEntry("r7", TARGET, "Churn", None, "7", 3, "airflow", "it passed", "runs:/x/report", when))
+    ledger.close("r7", "released", "verified", 3)
+    return mlflow_store
+
+
+def _run(*command: str) -> None:
+    """Parse and call as the command ``airflow`` does."""
+    from airflow.cli.cli_parser import get_parser
+
+    given = get_parser().parse_args(["ragops", *command])
+    given.func(given)
+
+
+def test_served_says_what_and_why(store: MlflowHook, capsys: pytest.CaptureFixture[str]) -> None:
+    """One line per version that served in the day; as JSON for programs; nothing is said in words."""
+    _run("served", "--target", TARGET, "--date", "2026-11-30")
+    heading, line = capsys.readouterr().out.splitlines()
+    assert heading.split()[:2] == ["version", "since"]
+    assert " ".join(line.split()) == "7 2026-11-29 02:10:00 now release airflow it passed runs:/x/report"
+
+    _run("served", "--target", TARGET, "--date", "2026-11-29", "--output", "json")
+    (found,) = json.loads(capsys.readouterr().out)
+    assert (found["version"], found["why"]) == ("7", "it passed")
+
+    _run("served", "--target", TARGET, "--date", "2026-11-28")
+    assert capsys.readouterr().out == f"Nothing served {TARGET} on 2026-11-28, as far as the ledger knows.\n"
+
+
+def test_history_lists_releases(store: MlflowHook, capsys: pytest.CaptureFixture[str]) -> None:
+    """All releases of the target; another target's name has none, which is said."""
+    _run("history", "--target", TARGET)
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    _run("history", "--target", "mlflow-serve")
+    assert "knows no release of mlflow-serve: is it NAMESPACE/DEPLOYMENT?" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("command", "told"),
+    [
+        (("served", "--target", TARGET, "--date", "29.11.2026"), "PartitionError: partition '29.11.2026'"),
+        (("served", "--target", TARGET, "--date", "2026-11-01_2026-11-02"), "--date: expected one UTC day"),
+        (("history", "--target", TARGET, "--conn-id", "nowhere"), "conn_id `nowhere` isn't defined"),
+    ],
+)
+def test_errors_are_one_line(store: MlflowHook, command: tuple[str, ...], told: str) -> None:
+    """What went wrong is a line and exit code 1, no traceback."""
+    with pytest.raises(SystemExit, match=told):
+        _run(*command)
+
+
+def test_airflow_offers_the_commands_and_finds_stored_connections(airflow_db: Path, store: MlflowHook) -> None:
+    """The installed ``airflow`` has the group, and reads a connection that lies in its metadata database."""
+    airflow = str(Path(sys.executable).with_name("airflow"))
+    stored = json.dumps({"conn_type": "mlflow", "extra": {"tracking_uri": store.tracking_uri}})
+    subprocess.run([airflow, "connections", "add", "stored", "--conn-json", stored], check=True, timeout=60,
+                   capture_output=True)  # fmt: skip
+
+    command = [airflow, "ragops", "history", "--target", TARGET, "--conn-id", "stored", "--output", "json"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=dict(os.environ))
+
+    assert done.returncode == 0, done.stderr
+    assert [each["to"] for each in json.loads(done.stdout[done.stdout.index("["):])] == ["7"]
