@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_ragops.contract import digest
-from airflow_provider_ragops.exceptions import ConfigurationError, MissingExtraError
+from airflow_provider_ragops.exceptions import ConfigurationError, MissingExtraError, UnreachableError
 
 if TYPE_CHECKING:
     from feast import FeatureStore
@@ -25,10 +25,12 @@ def open_store(repo: Path, variables: Mapping[str, str]) -> FeatureStore:
 
     :raises ConfigurationError: when the file is missing, a variable is unset or Feast refuses the settings. No
         error repeats a value, because one of them is Redis' password.
+    :raises UnreachableError: when the registry's database does not answer.
     """
     try:
         import feast
         from feast.errors import FeastError
+        from sqlalchemy.exc import InterfaceError, OperationalError, SQLAlchemyError
     except ImportError as error:
         raise MissingExtraError.of(f"feature repository {repo}", "feast", "feast") from error
     settings = _read(repo)
@@ -39,7 +41,20 @@ def open_store(repo: Path, variables: Mapping[str, str]) -> FeatureStore:
     except ValueError as error:  # its text tells a position and no content
         raise _error(repo, "only ${NAME}, and $$ for a dollar sign", str(error), f"Correct {CONFIG_FILE}.") from error
     try:
-        return feast.FeatureStore(config=feast.RepoConfig(**settings, repo_path=repo))
+        store = feast.FeatureStore(config=feast.RepoConfig(**settings, repo_path=repo))
+        _ = store.registry  # opened at its first use: here, where its address can be named
+        return store
+    except (OperationalError, InterfaceError) as error:  # the text repeats the URL, and with it a password
+        raise UnreachableError(
+            f"SQL registry of feature repository {repo}", expected="a database that answers",
+            seen=type(error.orig or error).__name__,
+            action="Check registry_url in the Feast connection: host, database, user and password, and that it runs.",
+        ) from None
+    except (SQLAlchemyError, ModuleNotFoundError) as error:
+        raise _error(
+            repo, "a registry_url that SQLAlchemy knows, and its driver installed", type(error).__name__,
+            "Correct registry_url in the Feast connection, or install its driver.",
+        ) from None
     except (FeastError, ValueError, TypeError) as error:
         raise _error(
             repo, f"a valid {CONFIG_FILE}", _kind_of(error), "Correct the settings that it names, or the connection."

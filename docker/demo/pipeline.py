@@ -59,16 +59,19 @@ class Pipeline:
             raise DemoError(f"under-trained candidate {verdict['candidate']}: expected a rejection; it was promoted.")
         return Refusal("under-trained candidate", day.isoformat(), "gate", verdict["reasons"])
 
-    def refuse_broken(self, day: date, location: Path) -> Refusal:
-        """Run a partition that breaks its contract; validation must fail it."""
-        with broken(location, day):
+    def refuse_broken(self, day: date, location: Path, fault: str = FAULT) -> Refusal:
+        """Run a partition that breaks its contract; validation must fail it.
+
+        :param fault: one of ``churn.cdnow.FAULTS``.
+        """
+        with broken(location, day, fault):
             done = self._run({"partition": day.isoformat()})
         failed = [task for task, state in done.tasks.items() if state == "failed"]
         if failed != ["validate_contract"]:
             raise DemoError(f"broken partition {day}: expected validate_contract to fail; {self._why(done)}.")
         reason = self.reason(done, "validate_contract")
         self._say(f"  validate_contract: {reason}")
-        return Refusal(f"contract broken ({FAULT})", day.isoformat(), "validate_contract", [reason])
+        return Refusal(f"contract broken ({fault})", day.isoformat(), "validate_contract", [reason])
 
     def reason(self, done: Run, task: str) -> str:
         """The message of the last error in the task's log."""
@@ -102,9 +105,9 @@ def good_days(days: list[date], runs: int = GOOD_RUNS) -> list[date]:
 
 
 @contextmanager
-def broken(location: Path, day: date) -> Iterator[None]:
+def broken(location: Path, day: date, fault: str) -> Iterator[None]:
     """Break one partition for as long as the block lasts: later runs read it as history."""
-    _cdnow().break_partition(location, day, FAULT)
+    _cdnow().break_partition(location, day, fault)
     try:
         yield
     finally:

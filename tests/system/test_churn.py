@@ -76,12 +76,18 @@ def test_two_partitions_are_released(airflow_standalone: Loop, released: list[da
     assert None not in row.values()
 
 
-def test_broken_contract_touches_nothing(airflow_standalone: Loop, released: list[date]) -> None:
+@pytest.mark.parametrize(("fault", "told"), [
+    ("negative-amount", "amount: greater_than_or_equal_to(0) failed 3 times"), ("dropped-column", "amount"),
+    ("wrong-type", "amount"), ("future-timestamp", "event_timestamp"),
+])  # fmt: skip
+def test_broken_contract_touches_nothing(
+    airflow_standalone: Loop, released: list[date], fault: str, told: str,
+) -> None:
     """A partition that breaks its contract fails with column, check and count; champion and pods stay."""
     loop = airflow_standalone
     before = seen(loop)
-    refusal = loop.pipeline.refuse_broken(released[-1] - timedelta(days=3), loop.settings.data)
-    assert "amount: greater_than_or_equal_to(0) failed 3 times" in refusal.reasons[0]
+    refusal = loop.pipeline.refuse_broken(released[-1] - timedelta(days=3), loop.settings.data, fault)
+    assert told in refusal.reasons[0]
     assert seen(loop) == before
 
 

@@ -36,6 +36,7 @@ print(json.dumps({
                for name in dag.params for param in [dag.params.get_param(name)]},
     "tasks": {t.task_id: [sorted(t.downstream_task_ids), t.retries, t.owner, bool(t.on_failure_callback),
                           t.retry_delay.total_seconds()] for t in dag.tasks},
+    "rules": {t.task_id: t.trigger_rule.value for t in dag.tasks},
     "limits": {t.task_id: t.execution_timeout and t.execution_timeout.total_seconds() for t in dag.tasks},
     "waits": {
         "wait_for_partition": dag.get_task("wait_for_partition").timeout,
@@ -110,6 +111,13 @@ def test_tasks(task: str, downstream: list[str]) -> None:
     after, retries, owner, callback, delay = parse()["tasks"][task]
     assert after == downstream
     assert (retries > 0, owner, callback, delay > 0) == (True, "mlops-platform", True, True)
+
+
+def test_nothing_but_the_gate_leads_to_a_release() -> None:
+    """Bad data, a silent service, an unknown image or a crashed pod fails a task before the gate: no release then."""
+    found = parse()
+    assert [task for task, (after, *_) in found["tasks"].items() if "release" in after] == ["gate"]
+    assert set(found["rules"].values()) == {"all_success"}
 
 
 def test_no_task_waits_for_ever() -> None:

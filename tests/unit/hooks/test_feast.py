@@ -163,3 +163,23 @@ def test_definitions_that_fail(tmp_path: Path) -> None:
     (tmp_path / "definitions.py").write_text("import os\nos.environ['NOBODY_SETS_THIS']\n")
     with pytest.raises(ConfigurationError, match=r"definitions.py: .*saw KeyError: 'NOBODY_SETS_THIS'"):
         load_definitions(tmp_path)
+
+
+def make_repository(folder: Path, registry: str) -> Path:
+    (folder / "feature_store.yaml").write_text(
+        "project: p\nprovider: local\nregistry: {registry_type: sql, path: '" + registry + "'}\n"
+        "online_store: {type: sqlite, path: online.db}\nentity_key_serialization_version: 3\n"
+    )
+    return folder
+
+
+@pytest.mark.parametrize(("registry", "error", "told"), [
+    ("nonsense", ConfigurationError, "a registry_url that SQLAlchemy knows"),
+    ("nosuch://u:canary@h/db", ConfigurationError, "its driver installed"),
+    ("sqlite:////no/such/folder/canary.db", UnreachableError, "a database that answers; saw OperationalError"),
+])
+def test_registry_that_can_not_be_opened(tmp_path: Path, registry: str, error: type[Exception], told: str) -> None:
+    """A bad registry URL or a silent database is named with the field to correct, and never repeats the URL."""
+    with pytest.raises(error, match=told) as raised:
+        open_store(make_repository(tmp_path, registry), {})
+    assert "canary" not in str(raised.value)
