@@ -8,7 +8,7 @@ _PACKAGE = "airflow_provider_ragops"
 _INTEGRATION = "RAGOps"
 
 _OPERATORS = (
-    "alert", "evaluation", "features", "gate", "materialization", "partition", "plan", "reconcile", "release",
+    "alert", "evaluation", "features", "gate", "lock", "materialization", "partition", "plan", "reconcile", "release",
     "rollback", "target", "training", "training_set", "validation", "workload",
 )  # fmt: skip
 _SENSORS = ("partition",)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow.cli.cli_config import ActionCommand, Arg, GroupCommand, lazy_load_command
+from airflow.cli.cli_config import ARG_VERBOSE, ActionCommand, Arg, GroupCommand, lazy_load_command
 
 _LEDGER = "airflow_provider_ragops.cli.ledger"
 _TARGET = Arg(("--target",), required=True, help="The serving target, NAMESPACE/DEPLOYMENT")
@@ -21,13 +21,13 @@ def get_cli_commands() -> list[GroupCommand]:
                     name="served",
                     help="Every version that served a target on a day, and why",
                     func=lazy_load_command(f"{_LEDGER}.served"),
-                    args=(_TARGET, _DATE, _CONNECTION, _OUTPUT),
+                    args=(_TARGET, _DATE, _CONNECTION, _OUTPUT, ARG_VERBOSE),
                 ),
                 ActionCommand(
                     name="history",
                     help="All releases and rollbacks of a target, newest first",
                     func=lazy_load_command(f"{_LEDGER}.history"),
-                    args=(_TARGET, _CONNECTION, _OUTPUT),
+                    args=(_TARGET, _CONNECTION, _OUTPUT, ARG_VERBOSE),
                 ),
             ),
         )

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import wraps
 
 from airflow.sdk.exceptions import AirflowNotFoundException
+from airflow.utils.cli import suppress_logs_and_warning
 
 from airflow_provider_ragops.contract import Partition
 from airflow_provider_ragops.exceptions import ConfigurationError, RagopsError
@@ -24,6 +25,7 @@ def _command(nothing: str) -> Callable[[Callable[[Namespace], Rows]], Callable[[
     """Print what was found, or the words for nothing; an error is one line on stderr and exit code 1."""
 
     def decorated(find: Callable[[Namespace], Rows]) -> Callable[[Namespace], None]:
+        @suppress_logs_and_warning  # or libraries' warnings would stand before the JSON
         @wraps(find)
         def command(given: Namespace) -> None:
             # As Airflow's own commands do it: otherwise connections in the metadata database are not found.

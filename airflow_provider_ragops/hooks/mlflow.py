@@ -203,7 +203,10 @@ class MlflowHook(BaseHook):
     def _unasked_client(self) -> Any:
         self._set_environment()
         try:
+            # The second is what MLflow loads with its first request: plugins such as Feast's, which import for
+            # seconds. Here they do it before anybody holds a lock.
             from mlflow import MlflowClient
+            from mlflow.tracking.request_header import registry  # noqa: F401
         except ImportError as error:
             raise MissingExtraError.of(f"connection {self.mlflow_conn_id!r}", "mlflow", "mlflow") from error
         with named_faults("MLflow", self._where):

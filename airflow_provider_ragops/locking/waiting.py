@@ -42,6 +42,7 @@ class Waiting:
     ) -> None:
         self._store, self._retry, self._clock, self._sleep = store, retry, clock, sleep
         self._can_watch = True
+        self._watch_failed = False
         self._said = ""
 
     def tell(self, refusal: Refusal) -> None:
@@ -66,7 +67,11 @@ class Waiting:
         try:
             return self._store.wait_change(seen, seconds)
         except UnreachableError as error:
-            log.info("%s: the watch failed, reading again: %s", self._store.subject, error)
+            log.log(
+                logging.DEBUG if self._watch_failed else logging.WARNING,
+                "%s: the watch failed, read again until it works: %s", self._store.subject, error,
+            )
+            self._watch_failed = True
         except ClusterError as error:
             self._can_watch = False
             log.warning("%s: not watched, read every %g s instead: %s", self._store.subject, self._retry, error)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 REPORT_FILE = f"{ARTIFACT_GATE}/report.json"
 XCOM_VERDICT = "verdict"
+MOST_REASONS = 10
 
 
 class QualityGateOperator(BaseBranchOperator):
@@ -192,13 +193,19 @@ class QualityGateOperator(BaseBranchOperator):
         return {
             "model": self.model,
             "verdict": report.verdict,
-            "reasons": list(report.reasons),
+            "reasons": _some(report.reasons),
             "candidate": report.candidate,
             "champion": report.champion,
             "metrics": dict(report.numbers),
             "report": uri,
             "run_url": self.mlflow_run_url,
         }
+
+
+def _some(reasons: tuple[str, ...]) -> list[str]:
+    """An XCom and an alert stay short, however many slices object; the report has them all."""
+    left = len(reasons) - MOST_REASONS
+    return [*reasons[:MOST_REASONS], *([f"and {left} more, in the report"] if left > 0 else [])]
 
 
 def _is_backfill(context: Context) -> bool:

@@ -116,6 +116,7 @@ class ServingTargetOperator(BaseOperator):
         self, context: Context, target: ServingTarget, purpose: str, call: Callable[[Session, int], Result],
     ) -> tuple[Result, dict[str, Any]]:
         lock = self.serving.lock(target, self.actor(context), purpose, self.times(), sleep=self._sleep)
+        self.mlflow.registry(ask_first=False)  # imports for seconds: not while others wait
         with held(lock):
             began = time.monotonic()
             result = call(self.session(target, partial(self._guard, target, lock), lock.renew), lock.token)
@@ -127,7 +128,7 @@ class ServingTargetOperator(BaseOperator):
         return result, cost
 
     def session(
-        self, target: ServingTarget, guard: Callable[[float], None], renew: Callable[[], None] = lambda: None,
+        self, target: ServingTarget, guard: Callable[[float], None], renew: Callable[[int], None] = lambda _: None,
     ) -> Session:
         # Not asked first: an interrupted rollout is undone even while MLflow is down.
         registry, ledger = self.mlflow.registry(ask_first=False), self.mlflow.ledger(ask_first=False)

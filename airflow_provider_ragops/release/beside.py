@@ -24,6 +24,8 @@ def strategy_after_blessing(
     :raises ReleaseRefusedError: when there is no room and the target does not allow one pod less, or when the version
         does not load or answers badly. Nothing was touched.
     """
+    # First: what a killed try left there may be what has the room.
+    session.updater.sweep(session.check)
     fit = session.updater.feasibility(found)
     log.info("room for one pod more: %s: %s", fit.state, fit.reason)
     strategy = _strategy(session, record, fit)

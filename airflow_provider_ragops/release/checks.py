@@ -10,6 +10,7 @@ from airflow_provider_ragops.contract import (
     NO_VERSION,
     TAG_COMPLETED,
     TAG_GATE_CHAMPION,
+    TAG_GATE_CHAMPION_RUN,
     TAG_GATE_VERDICT,
     TAG_PARTITION,
     TAG_QUARANTINED,
@@ -25,11 +26,17 @@ from airflow_provider_ragops.rollout.shutdown import template_fault
 Json = dict[str, Any]
 
 
-def require_releasable(candidate: VersionInfo, record: ReleaseRecord, request: ReleaseRequest) -> None:
-    """:raises ReleaseRefusedError: with every reason, when the candidate may not go where the record stands."""
+def require_releasable(
+    candidate: VersionInfo, record: ReleaseRecord, request: ReleaseRequest, serving_run: str | None = None,
+) -> None:
+    """Refuse what may not go where the record stands.
+
+    :param serving_run: training run of the version that serves, where the registry knows it.
+    :raises ReleaseRefusedError: with every reason.
+    """
     reasons = [*faults_of_version(candidate, request)]
     if not request.manual:
-        reasons += _of_order(candidate, record)
+        reasons += _of_order(candidate, record, serving_run)
     if reasons:
         raise ReleaseRefusedError(
             f"release of version {candidate.version} of {candidate.model}", expected="a releasable candidate",
@@ -51,7 +58,7 @@ def faults_of_version(candidate: VersionInfo, request: ReleaseRequest) -> Iterat
         yield f"it does not say which partition it was trained for (tag {TAG_PARTITION})"
 
 
-def _of_order(candidate: VersionInfo, record: ReleaseRecord) -> Iterator[str]:
+def _of_order(candidate: VersionInfo, record: ReleaseRecord, serving_run: str | None) -> Iterator[str]:
     """What an automatic release must respect: the hold, the champion that it was judged against, the newest data."""
     tags = candidate.tags
     if record.hold:
@@ -59,6 +66,9 @@ def _of_order(candidate: VersionInfo, record: ReleaseRecord) -> Iterator[str]:
     judged, serving = tags.get(TAG_GATE_CHAMPION, NO_VERSION), record.to_version or NO_VERSION
     if judged != serving:
         yield f"the gate judged it against version {judged}, but {serving} is serving now: evaluate again"
+    judged_run = tags.get(TAG_GATE_CHAMPION_RUN, NO_VERSION)
+    if serving_run and judged_run not in (NO_VERSION, serving_run):
+        yield f"the gate judged it against an earlier version {judged} (run {judged_run}): the model was made anew"
     partition = tags.get(TAG_PARTITION)
     if partition and record.newest_partition and _end(partition) < _end(record.newest_partition):
         yield f"its partition {partition} is older than {record.newest_partition}, already released"

@@ -44,7 +44,8 @@ def go_forward(session: Session, record: ReleaseRecord, request: ReleaseRequest,
     found = session.updater.read()
     candidate = session.registry.version(target.model, version)
     if not resuming:
-        require_releasable(candidate, record, request)
+        serving_run = session.run_of(record.to_version) if record.to_version else None
+        require_releasable(candidate, record, request, serving_run)
         require_rollable(found, target.container, target.slug)
     example = session.registry.input_example(target.model, version)
     verification = Verification(session.updater, target, session.guard)
@@ -103,10 +104,9 @@ def _clean_stale(session: Session, candidate: VersionInfo) -> None:
 def _key_space_fault(session: Session, record: ReleaseRecord) -> str:
     if session.keys is None or not record.from_version:
         return ""
-    versions = (record.from_version, record.to_version)
-    runs = {version: session.registry.version(session.target.model, version).run_id for version in versions}
+    runs = {version: session.run_of(version) for version in (record.from_version, record.to_version)}
     try:
-        return session.keys.fault(runs)
+        return session.keys.fault({version: run for version, run in runs.items() if run is not None})
     except UnreachableError as error:  # pods answer without a cache: this says nothing about the version
         log.warning("the keys of both versions were not compared: %s", error)
         return ""

@@ -92,7 +92,7 @@ def _roll_out(session: Session, request: ReleaseRequest, lock_token: int) -> tup
     record = session.seal(lock_token)
     # An automatic release that was interrupted before the hold is not to go on after it.
     wanted = request.version if request.manual or not record.hold else ""
-    record, resuming = make_whole(session, wanted)
+    record, resuming = make_whole(session, wanted, manual=request.manual)
     if record.to_version == request.version and not resuming:
         log.info("version %s is already the served champion of %s", request.version, session.target.slug)
         return record, False
@@ -100,7 +100,7 @@ def _roll_out(session: Session, request: ReleaseRequest, lock_token: int) -> tup
 
 
 def make_whole(
-    session: Session, wanted: str, tell: Callable[[Decision], None] = lambda _: None,
+    session: Session, wanted: str, tell: Callable[[Decision], None] = lambda _: None, *, manual: bool = False,
 ) -> tuple[ReleaseRecord, bool]:
     """Bring the world to where a release may start; True when the wanted one is to be resumed.
 
@@ -109,7 +109,7 @@ def make_whole(
     """
     for _ in range(_ROUNDS):
         seen = session.observe()
-        decision = decide(seen, wanted)
+        decision = decide(seen, wanted, manual=manual)
         log.info("reconcile: %s: %s", decision.need, decision.reason)
         tell(decision)
         record = seen.record or ReleaseRecord(session.target.model)

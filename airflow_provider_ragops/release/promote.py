@@ -42,7 +42,7 @@ def point_alias(session: Session, version: str) -> None:
 
     :raises FencedOutError: when another holder took over before or during the write; a late write was put back.
     """
-    session.renew()
+    session.renew(session.fence.token)
     session.fence.check()
     _write_alias(session, version)
     try:
@@ -75,7 +75,7 @@ def _tag(session: Session, record: ReleaseRecord) -> None:
     """Both versions say what became of them; the released one waits no longer under the challenger alias."""
     registry, model, version = session.registry, session.target.model, record.to_version
     registry.set_tags(model, version, {TAG_RELEASE_ID: record.release_id})
-    if record.from_version:
+    if session.has(record.from_version):
         fault = {TAG_QUARANTINED: record.fault} if record.blamed else {}
         registry.set_tags(model, record.from_version, {TAG_REPLACED_BY: version, **fault})
     if registry.alias(model, session.target.challenger) == version:

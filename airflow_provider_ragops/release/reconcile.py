@@ -33,9 +33,10 @@ class World:
     :param pods: versions of all live pods, Terminating ones included.
     :param alias: the version under the champion alias, ``""`` for none.
     :param late: whether that alias may be the late write of a paused holder (see ``promotion.ledger.overtaken``).
+    :param lost: whether the version that is served was deleted from the registry, and its alias with it.
     :param open_entries: the ledger's release ids without an end.
 
-    While pods are on the way (:data:`MOVING`) the last three are not asked: MLflow may be what is down.
+    While pods are on the way (:data:`MOVING`) the last four are not asked: MLflow may be what is down.
     """
 
     record: ReleaseRecord | None
@@ -43,6 +44,7 @@ class World:
     pods: frozenset[str] = frozenset()
     alias: str = ""
     late: bool = False
+    lost: bool = False
     open_entries: tuple[str, ...] = ()
 
 
@@ -61,8 +63,12 @@ class Closing:
     reason: str
 
 
-def decide(seen: World, wanted: str) -> Decision:
-    """:param wanted: the version to be released; ``""`` where nobody wants one (a rollback, a reconcile)."""
+def decide(seen: World, wanted: str, *, manual: bool = False) -> Decision:
+    """What is needed before anything else.
+
+    :param wanted: the version to be released; ``""`` where nobody wants one (a rollback, a reconcile).
+    :param manual: a person chose it, and may replace a champion that was deleted.
+    """
     record = seen.record
     if record is None or not (record.release_id or record.to_version):
         return _first(seen)
@@ -74,7 +80,7 @@ def decide(seen: World, wanted: str) -> Decision:
     others = sorted(version or "none" for version in seen.pods - {record.to_version})
     if others:
         return Decision(Need.AWAIT, f"pods of version {', '.join(others)} are still there")
-    return _settled(record, seen)
+    return _settled(record, seen, manual)
 
 
 def _first(seen: World) -> Decision:
@@ -93,10 +99,14 @@ def _moving(record: ReleaseRecord, wanted: str) -> Decision:
     return Decision(Need.UNDO, f"release {record.release_id} to {record.to_version} was interrupted")
 
 
-def _settled(record: ReleaseRecord, seen: World) -> Decision:
+def _settled(record: ReleaseRecord, seen: World, manual: bool) -> Decision:
     if record.phase is Phase.VERIFIED and (seen.late or seen.alias in ("", record.from_version, record.to_version)):
         return Decision(Need.PROMOTE, f"release {record.release_id} was verified, its alias was not confirmed")
-    if seen.alias != record.to_version:
+    deleted = seen.lost and not seen.alias
+    if deleted and not manual:
+        return Decision(Need.REFUSE, f"the champion has no version: {record.to_version} was deleted, its pods "
+                                     "serve on; release another one by hand")
+    if seen.alias != record.to_version and not deleted:
         served = f"the champion alias names {seen.alias or 'nothing'}, the pods serve {record.to_version or 'nothing'}"
         if seen.late:
             return Decision(Need.SET_ALIAS, f"{served}: the late write of a holder that was paused")

@@ -82,7 +82,7 @@ def _settle(session: Session, back: ReleaseRecord) -> None:
     left = (back.from_version, "") if back.phase is Phase.ROLLING_BACK else (back.from_version,)
     if session.alias() in left and back.from_version:
         point_alias(session, back.to_version)
-    if back.blamed and back.from_version:
+    if back.blamed and session.has(back.from_version):
         _quarantine(session, back.from_version, back.fault)
     if back.phase is Phase.ROLLING_BACK:
         session.ledger.open(_entry(session, back))

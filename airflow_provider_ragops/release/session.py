@@ -53,7 +53,7 @@ class Session:
 
     :param guard: called before each effect with the seconds that must be left of the hold; raises
         ``LockLostError`` or the task's own stop.
-    :param renew: renews the hold, just before what is not fenced.
+    :param renew: renews the hold, just before what is not fenced, and lets the lock's token rise to ours.
     :param timeout: seconds for a rollout, and again for an undo.
     :param blessing_timeout: seconds for the candidate to load and answer in a pod beside the tier; None: it is not
         tried there.
@@ -65,7 +65,7 @@ class Session:
     registry: ModelRegistry
     ledger: Ledger
     guard: Callable[[float], None]
-    renew: Callable[[], None] = lambda: None
+    renew: Callable[[int], None] = lambda _: None
     timeout: float = 900.0
     blessing_timeout: float | None = 300.0
     keys: Keys | None = None
@@ -94,8 +94,21 @@ class Session:
         if record and record.phase in MOVING:
             return World(record, template, pods)
         alias = self.alias()
+        lost = not alias and bool(record and record.to_version) and not self.has(template)
         entries = tuple(entry.release_id for entry in self.ledger.open_entries(self.target.slug))
-        return World(record, template, pods, alias, self._late(record, alias), entries)
+        return World(record, template, pods, alias, self._late(record, alias), lost, entries)
+
+    def has(self, version: str) -> bool:
+        """Whether the registry still knows the version: one that serves may have been deleted there."""
+        return bool(version) and self.run_of(version) is not None
+
+    def run_of(self, version: str) -> str | None:
+        """The training run of a version; None where it was deleted."""
+        try:
+            return self.registry.version(self.target.model, version).run_id
+        except RegistryError as error:
+            log.warning("version %s of %s: %s", version, self.target.model, error)
+            return None
 
     def _late(self, record: ReleaseRecord | None, alias: str) -> bool:
         served = record.to_version if record else ""

@@ -37,13 +37,11 @@ class Change:
     :param record: the release record's text, stored in the Deployment's own annotations (never in the template:
         a new token alone must not restart pods).
     :param version: MODEL_VERSION for the template; ``None`` leaves the template as it is, ``""`` removes it.
-    :param drain: :data:`DRAIN`, whatever ``strategy`` says.
     :param min_ready_seconds: at least this long between a pod's Ready and the next step, so that it can be asked.
     """
 
     record: str
     version: str | None = None
-    drain: bool = False
     min_ready_seconds: int = 5
     strategy: Strategy = USUAL
 
@@ -54,7 +52,7 @@ def apply(found: Json, change: Change, target: ServingTarget) -> Json:
     metadata = body["metadata"]
     metadata["annotations"] = {**(metadata.get("annotations") or {}), ANNOTATION_RELEASE: change.record}
     if change.version is not None:
-        spec, strategy = body["spec"], DRAIN if change.drain else change.strategy
+        spec, strategy = body["spec"], change.strategy
         set_version(spec["template"], target, change.version)
         spec["minReadySeconds"] = max(int(spec.get("minReadySeconds") or 0), change.min_ready_seconds)
         rolling = {"maxSurge": strategy.surge, "maxUnavailable": strategy.unavailable}

@@ -48,7 +48,11 @@ class Pod:
 
 @dataclass(frozen=True)
 class Rollout:
-    """One Deployment as the rollout sees it. ``template`` is the whole pod template, as text to compare."""
+    """One Deployment as the rollout sees it.
+
+    :param template: the whole pod template, as text to compare.
+    :param makes_room: a pod goes before its successor comes, so that one is refused for a while in a full quota.
+    """
 
     uid: str
     generation: int
@@ -62,6 +66,7 @@ class Rollout:
     deadline_exceeded_at: str
     replica_failure: str = ""
     template: str = ""
+    makes_room: bool = False
 
 
 def read_rollout(found: Json, container: str) -> Rollout:
@@ -81,6 +86,7 @@ def read_rollout(found: Json, container: str) -> Rollout:
         deadline_exceeded_at=_deadline_exceeded_at(status),
         replica_failure=_replica_failure(status),
         template=json.dumps(spec["template"], sort_keys=True),
+        makes_room=((spec.get("strategy") or {}).get("rollingUpdate") or {}).get("maxSurge") == 0,
     )
 
 

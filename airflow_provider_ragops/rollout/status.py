@@ -33,7 +33,7 @@ class Doubt(StrEnum):
     # The first status after the controller has seen a new template may still carry the last one's condition
     # (kubernetes#124264).
     DEADLINE = "ProgressDeadlineExceeded"
-    # A pod that has just left frees its quota, but a ReplicaSet tries again only after a while, which doubles.
+    # Whatever else leaves frees its quota, too, but a ReplicaSet tries again only after a while, which doubles.
     REPLICAS = "ReplicaFailure"
 
     @property
@@ -150,7 +150,7 @@ def _unheard(new: Sequence[Pod], seen: Rollout) -> str:
 
 
 def _doubted(seen: Rollout, new: Sequence[Pod], written: Rollout, leaving: bool) -> Progress | None:
-    if seen.replica_failure and not leaving:
+    if seen.replica_failure and not leaving and not seen.makes_room:
         return Progress(State.DOUBTFUL, f"a pod could not be made: {seen.replica_failure}", doubt=Doubt.REPLICAS)
     # Times of one format and one clock, the API server's: text sorts as they do.
     if seen.deadline_exceeded_at > written.deadline_exceeded_at:

@@ -56,7 +56,7 @@ async def try_all(
 
 def _with_baseline(result: Result, baseline: Ran) -> Result:
     """A test that fails without the mutant proves nothing about it."""
-    broken = [test for test in baseline.failed for each in result.mutant.tests if selects(each, test)]
+    broken = [test for test in baseline.bad for each in result.mutant.tests if selects(each, test)]
     if baseline.code not in (0, 1):
         broken = [f"pytest ended with {baseline.code}: {baseline.tail}"]
     if broken:

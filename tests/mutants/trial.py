@@ -28,7 +28,7 @@ TRIAL_TIMEOUT = 240.0
 
 KILLED, TIMED_OUT, SURVIVED, STALE, UNFIT = "killed", "killed by timeout", "survived", "stale", "unfit"
 GOOD = (KILLED, TIMED_OUT)
-_FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
+_BAD = re.compile(r"^(FAILED|ERROR) (\S+::.+?)(?: - .*)?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,12 @@ class Ran:
 
     @property
     def failed(self) -> list[str]:
-        return _FAILED.findall(self.output)
+        """Tests that said no. Not those whose fixtures broke: a server that does not start notices no mutant."""
+        return [test for word, test in _BAD.findall(self.output) if word == "FAILED"]
+
+    @property
+    def bad(self) -> list[str]:
+        return [test for _, test in _BAD.findall(self.output)]
 
     @property
     def tail(self) -> str:

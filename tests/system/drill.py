@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import pytest
+from demo.airflow_api import NoAnswer
+from demo.errors import DemoError
 from kubernetes import client, config
 
 from airflow_provider_ragops.contract import (
@@ -96,29 +100,45 @@ class Drill:
             yield lock
 
     def schedule(self, version: str) -> None:
-        """What the next task of a scheduled run is to release."""
-        body = {"key": "drill_version", "value": version}
-        known = self.loop.api.call("GET", "/variables?limit=100")["variables"]
-        if any(one["key"] == body["key"] for one in known):
-            self.loop.api.call("PATCH", f"/variables/{body['key']}", body)
-        else:
-            self.loop.api.call("POST", "/variables", body)
+        """What the task of the scheduled run is to release."""
+        self.call("POST", "/variables", {"key": "drill_version", "value": version})
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        """One call of Airflow's API; on a busy machine its SQLite database may be locked for a while."""
+        for left in reversed(range(5)):
+            try:
+                return self.loop.api.call(method, path, body)
+            except NoAnswer:
+                if not left:
+                    raise
+                time.sleep(2)
+        raise AssertionError("unreachable: the last try returns or raises")
+
+    def trigger(self, dag: str, conf: dict[str, Any]) -> str:
+        """Start a run; its id. A call that is repeated starts no second one."""
+        run_id = f"manual__{uuid.uuid4().hex[:8]}"
+        try:
+            self.call("POST", f"/dags/{dag}/dagRuns", {"dag_run_id": run_id, "logical_date": None, "conf": conf})
+        except DemoError as error:
+            if " 409" not in str(error):
+                raise
+        return run_id
 
     def release(self, version: str) -> str:
         """Start a run of ``drill_other``; its id."""
-        return self.loop.api.trigger("drill_other", {"version": version})
+        return self.trigger("drill_other", {"version": version})
 
     def state(self, dag: str, run_id: str, task: str = "release") -> str:
-        return self.loop.api.tasks(dag, run_id).get(task, "none")
+        return str(self.task(dag, run_id, task)["state"])
 
     def task(self, dag: str, run_id: str, task: str = "release") -> dict[str, Any]:
-        found: dict[str, Any] = self.loop.api.call("GET", f"/dags/{dag}/dagRuns/{run_id}/taskInstances/{task}")
+        found: dict[str, Any] = self.call("GET", f"/dags/{dag}/dagRuns/{quote(run_id)}/taskInstances/{task}")
         return found
 
     def log(self, dag: str, run_id: str, task: str = "release", attempt: int = 1) -> str:
         """A task's log as one text, also while it runs."""
-        path = f"/dags/{dag}/dagRuns/{run_id}/taskInstances/{task}/logs/{attempt}?full_content=true"
-        return "\n".join(json.dumps(line) for line in self.loop.api.call("GET", path)["content"])
+        path = f"/dags/{dag}/dagRuns/{quote(run_id)}/taskInstances/{task}/logs/{attempt}?full_content=true"
+        return "\n".join(json.dumps(line) for line in self.call("GET", path)["content"])
 
     def ended(self, dag: str, run_id: str, deadline: float = 120) -> str:
         """Wait for the run's end; its state."""
@@ -128,7 +148,7 @@ class Drill:
         """The record, as soon as it is in this phase on the way to the version."""
         return eventually(
             lambda: (found := self.record).get("phase") == phase and found["to_version"] == version and found,
-            f"phase {phase!r} to version {version}", 60, pause=0.1,
+            f"phase {phase!r} to version {version}", 120, pause=0.1,
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,30 +29,42 @@ class Event:
     body: Json = field(compare=False, default_factory=dict)
 
 
+# One watch for the whole time: a second one could start too late.
+_LONGEST = 600.0
+
+
 class Witness:
     """Watches the lock and the record of a target from a thread each, and misses nothing."""
 
     def __init__(self, target: ServingTarget, kube: Kube) -> None:
-        self._target, self._kube = target, kube
-        self._done = threading.Event()
+        self._kube = kube
         self._events: list[Event] = []
         self._errors: list[str] = []
-        configmaps = f"/api/v1/namespaces/{target.namespace}/configmaps"
-        deployments = f"/apis/apps/v1/namespaces/{target.namespace}/deployments"
-        self._threads = [
-            threading.Thread(target=self._follow, args=args, daemon=True)
-            for args in ((configmaps, target.lock_name), (deployments, target.deployment))
-        ]
+        # By object, the version that was seen last.
+        self._seen = {
+            (f"/api/v1/namespaces/{target.namespace}/configmaps", target.lock_name): "",
+            (f"/apis/apps/v1/namespaces/{target.namespace}/deployments", target.deployment): "",
+        }
 
     def __enter__(self) -> Witness:
-        for thread in self._threads:
-            thread.start()
+        for path, name in self._seen:
+            found = self._kube.get(f"{path}/{name}")
+            assert found is not None, f"{path}/{name} is not there"
+            threading.Thread(target=self._follow, args=(path, name, found), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._done.set()
-        for thread in self._threads:
-            thread.join(timeout=10)
+        """Wait until the last writes have been seen; the threads end with their watches."""
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and not self._errors:
+            if all(self._version(path, name) == seen for (path, name), seen in self._seen.items()):
+                return
+            time.sleep(0.2)
+        self._errors.append(f"not seen to the end: {self._seen}")
+
+    def _version(self, path: str, name: str) -> str:
+        found = self._kube.get(f"{path}/{name}") or {"metadata": {"resourceVersion": "gone"}}
+        return str(found["metadata"]["resourceVersion"])
 
     def events(self) -> list[Event]:
         assert not self._errors, self._errors
@@ -65,16 +78,13 @@ class Witness:
                 found.append(event.holder)
         return found
 
-    def _follow(self, path: str, name: str) -> None:
+    def _follow(self, path: str, name: str, found: Json) -> None:
+        version, last = found["metadata"]["resourceVersion"], self._noted(found, None)
+        self._seen[path, name] = version
         try:
-            seen = self._kube.get(f"{path}/{name}")
-            assert seen is not None, f"{path}/{name} is not there"
-            version, last = seen["metadata"]["resourceVersion"], self._noted(seen, None)
-            while not self._done.is_set():
-                for change in self._kube.watch(path, name, version, 2):
-                    assert change["type"] == "MODIFIED", change["type"]
-                    version = change["object"]["metadata"]["resourceVersion"]
-                    last = self._noted(change["object"], last)
+            for change in self._kube.watch(path, name, version, _LONGEST):
+                last = self._noted(change["object"], last)
+                self._seen[path, name] = change["object"]["metadata"]["resourceVersion"]
         except Exception as error:  # whatever it is, a witness that went away proves nothing
             self._errors.append(f"{name}: {type(error).__name__}: {error}")
 
@@ -99,7 +109,8 @@ def faults(events: Iterable[Event]) -> list[str]:
     writes that took and that freed the lock; each hold has a number of its own, one more than the one before.
     """
     found: list[str] = []
-    holder, transitions, token, sealed_by = "", None, None, ""
+    holder, transitions, token = "", None, None
+    sealed_by: str | None = None  # unknown of the first token: it may be of a hold that was there before
     for event in events:
         if event.holder is not None:
             if event.holder and event.holder != holder and transitions not in (None, event.number - 1):
@@ -110,7 +121,7 @@ def faults(events: Iterable[Event]) -> list[str]:
             found.append(f"token {event.number} was written while nobody held the lock")
         if token is not None and event.number < token:
             found.append(f"token {event.number} follows token {token}")
-        if token == event.number and holder != sealed_by:
+        if token == event.number and sealed_by not in (None, holder):
             found.append(f"token {token} of {sealed_by} was written in the hold of {holder}")
-        token, sealed_by = event.number, holder
+        sealed_by, token = (None if token is None else holder), event.number
     return found

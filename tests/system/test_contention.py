@@ -24,13 +24,13 @@ def scheduled_run(drill: Drill) -> str:
 
 def runs(drill: Drill, kind: str) -> list[dict[str, str]]:
     path = f"/dags/drill_daily/dagRuns?limit=10&run_type={kind}"
-    found: list[dict[str, str]] = drill.loop.api.call("GET", path)["dag_runs"]
+    found: list[dict[str, str]] = drill.call("GET", path)["dag_runs"]
     return found
 
 
 def backfill_run(drill: Drill) -> str:
     day = datetime.now(timezone.utc).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=30)
-    drill.loop.api.call("POST", "/backfills", {
+    drill.call("POST", "/backfills", {
         "dag_id": "drill_daily", "from_date": day.isoformat(), "to_date": (day + timedelta(hours=23)).isoformat(),
         "reprocess_behavior": "completed", "max_active_runs": 1,
     })
@@ -46,17 +46,16 @@ def test_contenders_release_one_after_the_other(drill: Drill, evidence: Counter[
     scheduled, chosen = drill.register(), drill.register()
     older = drill.register(partition="2025-06-01")
     drill.schedule(scheduled)
-    api = drill.loop.api
     with Witness(DRILL, drill.tier.kube) as witness:
         with drill.locked("nobody starts yet"):
             waiting = {
                 "drill_daily": scheduled_run(drill),
-                "model_release": api.trigger("model_release", {
+                "model_release": drill.trigger("model_release", {
                     "target": "drill", "action": "release", "version": int(chosen), "reason": "a person chose it",
                 }),
                 "drill_other": drill.release(older),
             }
-            given_up = api.trigger("drill_impatient", {"version": scheduled})
+            given_up = drill.trigger("drill_impatient", {"version": scheduled})
             backfill = backfill_run(drill)
             for dag, run_id in waiting.items():
                 told = lambda dag=dag, run_id=run_id: (  # noqa: E731

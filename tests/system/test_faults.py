@@ -23,7 +23,7 @@ def strike(drill: Drill, run_id: str, attempt: int, blow: signal.Signals) -> int
         task = drill.task("drill_other", run_id)
         return task["pid"] if task["try_number"] == attempt and task["state"] == "running" else None
 
-    pid = eventually(running, f"try {attempt} of {run_id} to run", 60, pause=0.2)
+    pid = eventually(running, f"try {attempt} of {run_id} to run", 120, pause=0.2)
     os.kill(pid, blow)
     return pid
 
@@ -48,17 +48,17 @@ def test_killed_tries_are_resumed(drill: Drill, evidence: Counter[str]) -> None:
         run_id = drill.release(version)
         drill.wait_for_phase("rolling", version)
         strike(drill, run_id, 1, signal.SIGTERM)
-        eventually(lambda: drill.task("drill_other", run_id)["try_number"] == 2, "the second try", 60, pause=0.1)
+        eventually(lambda: drill.task("drill_other", run_id)["try_number"] == 2, "the second try", 120, pause=0.1)
         stopped = drill.record["token"]
         # Its own token shows that it has sealed the target, and so holds the lock.
-        eventually(lambda: drill.record["token"] > stopped, "the second try to seal", 60, pause=0.1)
+        eventually(lambda: drill.record["token"] > stopped, "the second try to seal", 120, pause=0.1)
         assert drill.champion() == before
         strike(drill, run_id, 2, signal.SIGKILL)
         assert drill.record["phase"] == "rolling"
         assert drill.ended("drill_other", run_id) == "success"
     assert drill.task("drill_other", run_id)["try_number"] == 3
     path = f"/dags/drill_other/dagRuns/{run_id}/taskInstances/release/tries"
-    tries = {one["try_number"]: one["state"] for one in drill.loop.api.call("GET", path)["task_instances"]}
+    tries = {one["try_number"]: one["state"] for one in drill.call("GET", path)["task_instances"]}
     assert (tries[1], tries[2], tries[3]) == ("failed", "failed", "success"), tries
     events = witness.events()
     assert faults(events) == []
@@ -75,13 +75,11 @@ def test_killed_tries_are_resumed(drill: Drill, evidence: Counter[str]) -> None:
 def test_release_marked_failed_is_taken_back_by_reconcile(drill: Drill, evidence: Counter[str]) -> None:
     """A6: a running release is marked failed in the UI: its process ends, the lock is free, reconcile undoes it."""
     before, version = drill.champion(), drill.register()
-    api = drill.loop.api
-    api.unpause("drill_other")
     with Witness(DRILL, drill.tier.kube) as witness:
         run_id = drill.release(version)
         drill.wait_for_phase("rolling", version)
         began = time.monotonic()
-        api.call("PATCH", f"/dags/drill_other/dagRuns/{run_id}/taskInstances/release", {"new_state": "failed"})
+        drill.call("PATCH", f"/dags/drill_other/dagRuns/{run_id}/taskInstances/release", {"new_state": "failed"})
 
         def free() -> bool:
             stored = drill.store.read()
@@ -93,14 +91,14 @@ def test_release_marked_failed_is_taken_back_by_reconcile(drill: Drill, evidence
         if drill.record["phase"] != "rolling":
             pytest.fail("the release ended before the mark reached it")
         try:
-            api.unpause("model_reconcile")
+            drill.loop.api.unpause("model_reconcile")
             path = "/dags/model_reconcile/dagRuns?limit=10"
-            found = eventually(lambda: api.call("GET", path)["dag_runs"], "a run of the reconcile", 60)
+            found = eventually(lambda: drill.call("GET", path)["dag_runs"], "a run of the reconcile", 60)
             reconcile = str(found[0]["dag_run_id"])
             state = lambda: drill.state("model_reconcile", reconcile, "reconcile_drill")  # noqa: E731
             eventually(lambda: state() in ("success", "failed"), "the drill's reconcile", 120)
         finally:
-            api.call("PATCH", "/dags/model_reconcile", {"is_paused": True})
+            drill.call("PATCH", "/dags/model_reconcile", {"is_paused": True})
         assert state() == "success"
     assert faults(witness.events()) == []
     drill.assert_serves(before)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,7 +18,7 @@ DAG = "model_release"
 
 def ask(drill: Drill, action: str, reason: str = "because of a drill", version: str = "") -> str:
     form = {"target": "drill", "action": action, "reason": reason, "version": int(version) if version else None}
-    return drill.loop.api.trigger(DAG, form)
+    return drill.trigger(DAG, form)
 
 
 def done(drill: Drill, run_id: str) -> tuple[str, dict[str, str]]:
@@ -76,8 +78,11 @@ def answer(drill: Drill, run_id: str, option: str) -> dict[str, Any]:
     """Answer as the page *Required Actions* does, as soon as the question is there; returns the question."""
     path = f"/dags/{DAG}/dagRuns/{run_id}/taskInstances/approve"
     eventually(lambda: drill.state(DAG, run_id, "approve") == "awaiting_input", "the question", 90)
-    found: dict[str, Any] = drill.loop.api.call("GET", f"{path}/-1/hitlDetails")
-    drill.loop.api.call("PATCH", f"{path}/-1/hitlDetails", {"chosen_options": [option], "params_input": {}})
+    # Airflow fails a task that is answered before the process that asked has ended and the scheduler has heard of it.
+    eventually(lambda: not Path(f"/proc/{drill.task(DAG, run_id, 'approve')['pid']}").exists(), "its end", 30)
+    time.sleep(5)
+    found: dict[str, Any] = drill.call("GET", f"{path}/-1/hitlDetails")
+    drill.call("PATCH", f"{path}/-1/hitlDetails", {"chosen_options": [option], "params_input": {}})
     return found
 
 

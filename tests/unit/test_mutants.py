@@ -18,9 +18,12 @@ TOY = {
     "toy/sums.py": "def add(a, b):\n    return a + b\n\n\n"
                    "def hang(n):\n    while n > 0:\n        n -= 1\n    return n\n",
     "toy/unused.py": "ANSWER = 42\n",
-    "toy/test_sums.py": "from toy import sums\n\n\ndef test_add():\n    assert sums.add(2, 3) == 5\n\n\n"
+    "toy/test_sums.py": "import pytest\n\nfrom toy import sums\n\n\n"
+                        "def test_add():\n    assert sums.add(2, 3) == 5\n\n\n"
                         "def test_zero():\n    assert sums.add(0, 0) == 0\n\n\n"
-                        "def test_hang():\n    assert sums.hang(3) == 0\n\n\ndef test_broken():\n    assert False\n",
+                        "def test_hang():\n    assert sums.hang(3) == 0\n\n\ndef test_broken():\n    assert False\n\n\n"
+                        "@pytest.fixture\ndef five():\n    assert sums.add(2, 3) == 5\n\n\n"
+                        "def test_fixture(five):\n    assert five is None\n",
     "pyproject.toml": '[tool.pytest.ini_options]\naddopts = "--import-mode=importlib"\n',
 }  # fmt: skip
 
@@ -45,6 +48,7 @@ SOWN = {
     "no test": (sown("no test", "a + b", "a - b", "::test_gone"), STALE, "no test test_gone"),
     "broken test": (sown("broken test", "a + b", "a - b", "::test_broken"), UNFIT, "fails without the mutant"),
     "not importable": (sown("not importable", "def add", "import gone\ndef add", "::test_add"), UNFIT, "gone"),
+    "broken fixture": (sown("broken fixture", "a + b", "a - b", "::test_fixture"), UNFIT, "pytest ended with 1"),
     "not loaded": (sown("not loaded", "42", "43", "::test_add", file="toy/unused.py"), UNFIT, "never loaded"),
 }  # fmt: skip
 
@@ -85,7 +89,7 @@ def test_the_tree_itself_is_never_touched(results: dict[str, Result], toy: Path)
 def test_the_report_counts_outcomes_and_the_faults_of_the_killed(results: dict[str, Result]) -> None:
     """What build/mutants.json says."""
     found = command.report(list(results.values()), 1.0)
-    assert found["counts"] == {"mutants": 10, KILLED: 1, TIMED_OUT: 1, SURVIVED: 1, STALE: 4, UNFIT: 3}
+    assert found["counts"] == {"mutants": 11, KILLED: 1, TIMED_OUT: 1, SURVIVED: 1, STALE: 4, UNFIT: 4}
     assert found["faults"] == {"L17": 2}
     assert [each["name"] for each in found["mutants"]] == list(SOWN)
 

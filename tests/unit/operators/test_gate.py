@@ -226,6 +226,24 @@ def test_harm_in_a_slice_follows_the_alert(
     assert any(line.startswith("tenure ") and line.endswith("lost") for line in log[0].splitlines())
 
 
+def test_many_objecting_slices_are_not_all_told(mlflow_store: MlflowHook, tmp_path: Path) -> None:
+    """However many slices object, the XCom and the alert name ten; the report has them all."""
+    champion, candidate = _trained(mlflow_store), _trained(mlflow_store)
+    rows = predictions(noise=3.0)
+    rows = replace(rows, slices={f"s{number}": rows.users % 2 for number in range(12)})
+    run_id = _evaluated(mlflow_store, candidate, champion, rows, tmp_path)
+    context = _context()
+
+    _gate(candidate, champion, run_id, samples=100).choose_branch(context)
+
+    told = context["ti"].xcoms["verdict"]["reasons"]
+    assert len(told) == 11
+    assert told[-1] == "and 16 more, in the report"
+    file = mlflow_store.download(run_id, "gate/report.json", tmp_path)
+    assert file
+    assert len(json.loads(file.read_text())["reasons"]) == 26
+
+
 @pytest.mark.parametrize(
     ("waiting", "kept"), [("2026-11-30", True), ("2026-11-29", False), ("2026-11-28", False), ("", False)]
 )

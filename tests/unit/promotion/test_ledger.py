@@ -106,7 +106,9 @@ def test_opening_and_closing_twice_changes_nothing(
 
     (found,) = ledger.history(TARGET)
     assert found.closed_at == START + 5 * MINUTE
-    assert mlflow_store.run(found.run_id).info.status == "FAILED"
+    run = mlflow_store.run(found.run_id)
+    assert run.info.status == "FAILED"
+    assert len(mlflow_store.client().search_runs([run.info.experiment_id])) == 1
 
 
 def test_a_duplicate_of_a_lost_reply_is_one_entry(mlflow_store: MlflowHook, ledger: MlflowLedger) -> None:
@@ -131,6 +133,7 @@ def test_an_outcome_is_not_rewritten(ledger: MlflowLedger, clock: Clock) -> None
         ledger.close("r1", "finished", "")  # type: ignore[arg-type]
     with pytest.raises(RegistryError, match=r"release 'r9'.*saw none"):
         ledger.close("r9", "released", "")
+    assert [entry.outcome for entry in ledger.history(TARGET)] == ["released"]
 
 
 def test_a_half_written_end_is_completed(mlflow_store: MlflowHook, ledger: MlflowLedger) -> None:

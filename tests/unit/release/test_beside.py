@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from airflow_provider_ragops.exceptions import ReleaseRefusedError, RolloutStalledError
-from airflow_provider_ragops.rollout.candidate_pod import Blessing, Verdict
+from airflow_provider_ragops.rollout.candidate_pod import Blessing, Verdict, build
 from airflow_provider_ragops.rollout.feasibility import Feasibility, Fit
 from airflow_provider_ragops.rollout.updater import Updater
 from tests.unit.release import world as worlds
@@ -40,6 +40,22 @@ def test_pod_beside_the_tier_gets_no_request_of_users() -> None:
     world.tier.create = look  # type: ignore[method-assign]
     world.release("2")
     assert seen == [(None, "1")]
+    world.assert_whole("2")
+
+
+def test_leftover_of_a_killed_try_does_not_count_as_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """X1, R9: a pod that a killed try left beside the tier has the last room: swept before that is asked for."""
+    world = make_world_with_candidate()
+    pods = f"/api/v1/namespaces/{TARGET.namespace}/pods"
+    left = build(world.tier.deployment, None, TARGET, "2", 1, 60)
+    world.tier.create(pods, left)
+
+    def feasibility(*_: object) -> Feasibility:
+        assert f"{pods}/{left['metadata']['name']}" not in world.tier.objects
+        return Feasibility(Fit.FITS, "there is room")
+
+    monkeypatch.setattr(Updater, "feasibility", feasibility)
+    world.release("2")
     world.assert_whole("2")
 
 

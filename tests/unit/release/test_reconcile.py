@@ -14,10 +14,13 @@ def make_record(phase: Phase, to: str = "2", before: str = "1") -> ReleaseRecord
     return ReleaseRecord("M", 7, "r1", before, to, before, phase=phase)
 
 
-def see(phase: Phase | None, template: str, pods: str, alias: str, ledger: str = "", *, late: bool = False) -> World:
+def see(
+    phase: Phase | None, template: str, pods: str, alias: str, ledger: str = "", *, late: bool = False,
+    lost: bool = False,
+) -> World:
     """A world in few words; ``pods`` and ``ledger`` are lists parted by spaces."""
     record = make_record(phase) if phase else None
-    return World(record, template, frozenset(pods.split()), alias, late, tuple(ledger.split()))
+    return World(record, template, frozenset(pods.split()), alias, late, lost, tuple(ledger.split()))
 
 
 DONE, VERIFIED, UNDONE = Phase.DONE, Phase.VERIFIED, Phase.UNDONE
@@ -39,6 +42,7 @@ ROWS = [
     (see(DONE, "2", "2", "1", late=True), "3", Need.SET_ALIAS),
     (see(DONE, "2", "2", ""), "3", Need.REFUSE),
     (see(DONE, "2", "2", "1", "r1"), "3", Need.REFUSE),
+    (see(DONE, "2", "2", "", lost=True), "3", Need.REFUSE),
     (see(UNDONE, "2", "2", "2"), "3", Need.NOTHING),
     (see(UNDONE, "2", "2", "2", "r1"), "3", Need.CLOSE),
     (see(UNDONE, "2", "2", "1", late=True), "", Need.SET_ALIAS),
@@ -66,6 +70,15 @@ def test_each_row_of_the_table(seen: World, wanted: str, need: Need) -> None:
     decision = decide(seen, wanted)
     assert decision.need is need
     assert decision.reason
+
+
+@pytest.mark.parametrize(("lost", "need"), [(True, Need.NOTHING), (False, Need.REFUSE)])
+def test_person_may_replace_a_deleted_champion(lost: bool, need: Need) -> None:
+    """M6: nobody but a person goes on from a champion that was deleted; a missing alias alone is no such thing."""
+    seen = see(DONE, "2", "2", "", lost=lost)
+    assert decide(seen, "3", manual=True).need is need
+    assert "someone" in decide(see(DONE, "2", "2", ""), "3").reason
+    assert "has no version" in decide(see(DONE, "2", "2", "", lost=True), "3").reason
 
 
 @pytest.mark.parametrize("phase", list(Phase))

@@ -11,6 +11,7 @@ from airflow_provider_ragops.contract import (
     ANNOTATION_RELEASE,
     TAG_COMPLETED,
     TAG_GATE_CHAMPION,
+    TAG_GATE_CHAMPION_RUN,
     TAG_GATE_VERDICT,
     TAG_PARTITION,
     TAG_QUARANTINED,
@@ -421,3 +422,23 @@ def test_silent_redis_does_not_stop_a_release(monkeypatch: pytest.MonkeyPatch) -
         monkeypatch.setattr(world, name, silent)
     assert world.release("2").changed
     world.assert_whole("2")
+
+
+def test_lock_rises_to_the_token_of_the_record() -> None:
+    """L5: the Deployment is deleted or undone by hand after a release; the next token is larger all the same."""
+    world = make_world_with_candidate()
+    world.release("2")
+    token = int(world.record["token"])
+    assert int(world.lock["transitions"]) >= token
+    del world.tier.deployment["metadata"]["annotations"][ANNOTATION_RELEASE]
+    assert world.under_lock(lambda session, lock_token: session.seal(lock_token).token) > token
+
+
+def test_verdict_against_an_earlier_life_of_the_champion_is_refused() -> None:
+    """M7: the model was made anew and its version 1 serves; a verdict against the old version 1 does not count."""
+    world = make_world_with_candidate()
+    world.registry.tags["2"][TAG_GATE_CHAMPION_RUN] = "the run of the old version 1"
+    with pytest.raises(ReleaseRefusedError, match="the model was made anew"):
+        world.release("2")
+    world.registry.tags["2"][TAG_GATE_CHAMPION_RUN] = "run"
+    assert world.release("2").changed

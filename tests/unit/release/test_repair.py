@@ -83,10 +83,20 @@ def test_persons_alias_is_reported_not_overwritten() -> None:
 def test_deleted_champion_is_reported() -> None:
     """M6: the champion's version was deleted, and its alias with it: the pods serve on, a person is told."""
     world = make_world_with_candidate()
-    del world.registry.aliases["champion"]
-    with pytest.raises(ReleaseRefusedError, match=r"names nothing.*deleted its version"):
+    del world.registry.aliases["champion"], world.registry.tags["1"]
+    with pytest.raises(ReleaseRefusedError, match=r"the champion has no version: 1 was deleted"):
         world.repair()
     assert world.tier.version() == "1"
+
+
+def test_person_releases_over_a_deleted_champion() -> None:
+    """M6: automatic releases stop; a person's release makes the target whole again."""
+    world = make_world_with_candidate()
+    del world.registry.aliases["champion"], world.registry.tags["1"]
+    with pytest.raises(ReleaseRefusedError, match="has no version"):
+        world.release("2")
+    assert world.release("2", manual=True).changed
+    world.assert_whole("2")
 
 
 def test_late_alias_of_a_holder_that_died_is_put_back() -> None:

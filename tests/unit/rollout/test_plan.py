@@ -82,7 +82,7 @@ def test_way_back_needs_no_history() -> None:
 def test_no_version_takes_the_variable_away() -> None:
     """Before a first release there is no version to go back to."""
     first = deployment([{"name": "A", "value": "a"}])
-    there = apply(apply(first, Change("{}", "1"), TARGET), Change("{}", "", drain=True), TARGET)
+    there = apply(apply(first, Change("{}", "1"), TARGET), Change("{}", "", strategy=DRAIN), TARGET)
     assert template(there) == template(first)
     assert strategy_of(there) == DRAIN
 

@@ -48,6 +48,15 @@ def test_conditions_are_read_with_their_reasons() -> None:
     assert (seen.deadline_exceeded_at, seen.replica_failure) == ("", "")
 
 
+@pytest.mark.parametrize(("strategy", "makes_room"), [
+    (None, False), ({"type": "Recreate"}, False), ({"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}, False),
+    ({"rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}}, True),
+])  # fmt: skip
+def test_whether_a_pod_goes_first(strategy: dict[str, Any] | None, makes_room: bool) -> None:
+    """R9: then a full quota refuses its successor for as long as it leaves, which is no failure."""
+    assert read_rollout(deployment({"strategy": strategy}), "serve").makes_room is makes_room
+
+
 def test_any_change_of_the_template_shows() -> None:
     """R4: a restart asked for by hand leaves the version and changes the template."""
     restarted = {**TEMPLATE, "metadata": {"annotations": {"kubectl.kubernetes.io/restartedAt": "now"}}}

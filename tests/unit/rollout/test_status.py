@@ -78,6 +78,8 @@ ROWS: list[tuple[str, dict[str, Any], Sequence[Pod], State, str, bool]] = [
     ("quota, a pod leaves", {"updated": 1, "replica_failure": "FailedCreate: exceeded quota"},
      (A, replace(OLD, terminating=True)), WAITING,
      "1 of 2 pods updated; a pod could not be made: FailedCreate: exceeded quota", False),
+    ("quota, one pod less", {"updated": 0, "replica_failure": "FailedCreate: exceeded quota", "makes_room": True},
+     (OLD,), WAITING, "0 of 2 pods updated; a pod could not be made: FailedCreate: exceeded quota", False),
     ("deadline", {"updated": 1, "deadline_exceeded_at": "2026-01-02"}, (A, LOADING), DOUBTFUL,
      "ProgressDeadlineExceeded at 2026-01-02; pod b: loading: starting", True),
     ("deadline, no room", {"updated": 1, "deadline_exceeded_at": "2026-01-02"}, (A, UNPLACED), DOUBTFUL,

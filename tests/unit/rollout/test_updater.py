@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_ragops.exceptions import ClusterError, ConflictError, TargetError, UnreachableError
 from airflow_provider_ragops.rollout.feasibility import Feasibility, Fit
-from airflow_provider_ragops.rollout.plan import MAKE_ROOM, Change
+from airflow_provider_ragops.rollout.plan import DRAIN, MAKE_ROOM, Change
 from airflow_provider_ragops.rollout.status import State
 from tests.fakes.kube import FakeTier, unreachable
 
@@ -229,7 +229,7 @@ def test_unreached_pod_does_not_blame_the_version(tier: FakeTier) -> None:
 def test_no_version_waits_for_the_drain_only(tier: FakeTier) -> None:
     """Before a first release the way back ends when no pod of a version is left; nobody is asked anything."""
     updater = make_updater(tier)
-    written = updater.write(updater.read(), Change("{}", "", drain=True))
+    written = updater.write(updater.read(), Change("{}", "", strategy=DRAIN))
     progress = updater.wait(written, "", None, 60, lambda: None, patient=True)
     assert (progress.state, progress.reason) == (State.DONE, "no pod serves a version")
     assert tier.asked == []
