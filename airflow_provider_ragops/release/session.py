@@ -80,7 +80,10 @@ class Session:
 
     def seal(self, lock_token: int) -> ReleaseRecord:
         """Take the target over from whoever held it before; what is read from now on counts."""
-        return self.fence.seal(lock_token)[1]
+        record = self.fence.seal(lock_token)[1]
+        # The lock remembers the token too: should the record be undone by hand, the next one is larger all the same.
+        self.renew(self.fence.token)
+        return record
 
     def alias(self) -> str:
         return self.registry.alias(self.target.model, self.target.champion) or ""

@@ -8,6 +8,24 @@ from dataclasses import dataclass, field
 
 from tests.unit.release.world import World
 
+# What one process writes, in order. Asserted in test_crash.py: a change of the procedure has to be met here.
+RELEASE = [
+    "replace", "replace", "replace",  # the lock, the seal, the lock's token
+    "clean_stale", "create", "delete",  # keys under its number; the pod beside the tier
+    "open", "replace", "replace",  # the ledger; the record with MODEL_VERSION; verified
+    "replace", "set_alias", "set_tags", "set_tags", "delete_alias", "close",  # the lock is renewed; alias, tags, ledger
+    "replace", "clean", "replace",  # done; keys; the lock is free
+]  # fmt: skip
+UNDO = [
+    "replace", "replace", "replace", "clean_stale", "create", "delete", "open", "replace",  # up to the first bad answer
+    "replace", "set_tags", "close", "replace", "replace",  # back; quarantine, ledger; undone; the lock is free
+]  # fmt: skip
+ROLLBACK = [
+    "replace", "replace", "replace", "replace",  # the lock, the seal, the lock's token, back
+    "replace", "set_alias", "set_tags", "open", "close",  # renewed; alias, quarantine, ledger
+    "replace", "replace",  # done; the lock is free
+]  # fmt: skip
+
 
 @dataclass
 class Effects:

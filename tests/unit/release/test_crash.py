@@ -9,26 +9,9 @@ import pytest
 
 from airflow_provider_ragops.contract import TAG_QUARANTINED
 from airflow_provider_ragops.exceptions import RagopsError, ReleaseRefusedError, RolloutFailedError
-from tests.unit.release.effects import Effects, watched
+from tests.unit.release.effects import RELEASE, ROLLBACK, UNDO, Effects, watched
 from tests.unit.release.world import TIMES, Killed, World, make_world_with_candidate
 
-# What one process writes, in order. Asserted below: a change of the procedure has to be met here.
-RELEASE = [
-    "replace", "replace",  # the lock, the seal
-    "clean_stale", "create", "delete",  # keys under its number; the pod beside the tier
-    "open", "replace", "replace",  # the ledger; the record with MODEL_VERSION; verified
-    "replace", "set_alias", "set_tags", "set_tags", "delete_alias", "close",  # the lock is renewed; alias, tags, ledger
-    "replace", "clean", "replace",  # done; keys; the lock is free
-]  # fmt: skip
-UNDO = [
-    "replace", "replace", "clean_stale", "create", "delete", "open", "replace",  # up to the first bad answer
-    "replace", "set_tags", "close", "replace", "replace",  # back; quarantine, ledger; undone; the lock is free
-]  # fmt: skip
-ROLLBACK = [
-    "replace", "replace", "replace",  # the lock, the seal, back
-    "replace", "set_alias", "set_tags", "open", "close",  # renewed; alias, quarantine, ledger
-    "replace", "replace",  # done; the lock is free
-]  # fmt: skip
 MODES = pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from airflow_provider_ragops.exceptions import ReleaseRefusedError
 from airflow_provider_ragops.release.repair import LEFTOVER_KEYS, survey
-from tests.unit.release.effects import Effects, watched
+from tests.unit.release.effects import RELEASE, Effects, watched
 from tests.unit.release.world import TIMES, Killed, World, make_world_with_candidate
 
 
@@ -38,7 +38,7 @@ def test_whole_target_needs_nothing() -> None:
 
 def test_interrupted_rollout_is_taken_back() -> None:
     """M8, A6: nobody came back to a rollout that died: the last good version serves again."""
-    world = make_world_killed_at(7)
+    world = make_world_killed_at(RELEASE.index("open") + 2)
     assert look(world) == ["undo"]
     assert [finding.what for finding in world.repair()] == ["undo"]
     world.assert_whole("1")
@@ -46,7 +46,7 @@ def test_interrupted_rollout_is_taken_back() -> None:
 
 def test_verified_rollout_is_promoted() -> None:
     """Pods were verified, the alias lags: it follows."""
-    world = make_world_killed_at(8)
+    world = make_world_killed_at(RELEASE.index("open") + 3)
     assert look(world) == ["promote"]
     world.repair()
     world.assert_whole("2")
@@ -54,7 +54,7 @@ def test_verified_rollout_is_promoted() -> None:
 
 def test_open_entry_is_closed() -> None:
     """An entry that was opened by a release that never touched the target."""
-    world = make_world_killed_at(6)
+    world = make_world_killed_at(RELEASE.index("open") + 1)
     assert look(world) == ["close"]
     world.repair()
     world.assert_whole("1")
@@ -102,7 +102,7 @@ def test_person_releases_over_a_deleted_champion() -> None:
 def test_late_alias_of_a_holder_that_died_is_put_back() -> None:
     """X1: frozen in the alias write, taken over, thawed, killed right after the write: a repair puts it back."""
     world = make_world_with_candidate()
-    alias_write = 10
+    alias_write = RELEASE.index("set_alias") + 1
 
     def freeze() -> None:
         world.tier.time.seconds += TIMES.lease + 1

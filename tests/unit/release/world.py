@@ -18,7 +18,8 @@ from airflow_provider_ragops.contract import (
     ServingTarget,
 )
 from airflow_provider_ragops.locking.configmap import ConfigMapStore
-from airflow_provider_ragops.locking.lock import Lock, LockTimes
+from airflow_provider_ragops.locking.lock import Lock
+from airflow_provider_ragops.locking.times import LockTimes
 from airflow_provider_ragops.release import procedure
 from airflow_provider_ragops.release.repair import Finding, repair
 from airflow_provider_ragops.release.request import ReleaseOutcome, ReleaseRequest
