@@ -169,7 +169,7 @@ class ServingTargetOperator(BaseOperator):
 
     def actor(self, context: Context) -> str:
         ti, person = context["ti"], context["dag_run"].triggering_user_name
-        return f"{_task(ti)}/try {ti.try_number}" + (f", asked for by {person}" if person else "")
+        return (f"{person} in " if person else "") + f"{_task(ti)}/try {ti.try_number}"
 
     def request_id(self, context: Context, target: ServingTarget, *parts: str) -> str:
         """The same for every try of one task instance."""

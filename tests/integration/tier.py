@@ -113,10 +113,14 @@ class TinyTier:
 
     def roll(
         self, version: str, *, timeout: float = 60, strategy: Strategy = USUAL, updater: Updater | None = None,
-        patient: bool = False, guard: Callable[[], None] = lambda: None,
+        patient: bool = False, guard: Callable[[], None] = lambda: None, ready: int = 1,
     ) -> Progress:
-        """Write the version and follow it to its end."""
-        change = Change("{}", version, min_ready_seconds=1, strategy=strategy)
+        """Write the version and follow it to its end.
+
+        :param ready: seconds from a pod's Ready until the next step; where a pod must be found bad before that, more
+            than a busy machine takes to ask it.
+        """
+        change = Change("{}", version, min_ready_seconds=ready, strategy=strategy)
         written = self.write(lambda found: apply(found, change, self.target))
         return (updater or self.updater).wait(written, version, EXAMPLE, timeout, guard, patient=patient)
 

@@ -84,8 +84,7 @@ def line(result: Result) -> str:
     return f"{result.outcome:<18} {result.mutant.name:<44} {result.seconds:5.1f} s  {detail}\n"
 
 
-async def run(words: Sequence[str]) -> list[Result]:
-    mutants = chosen(load(), words)
+async def run(mutants: Sequence[Mutant]) -> list[Result]:
     workers = min(len(os.sched_getaffinity(0)), len(mutants))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, asyncio.current_task().cancel)  # type: ignore[union-attr]
     with tempfile.TemporaryDirectory(prefix="mutants-", ignore_cleanup_errors=True) as scratch:
@@ -100,15 +99,17 @@ def print_now(text: str) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    began = time.monotonic()
-    results = asyncio.run(run(words))
+    began, mutants = time.monotonic(), chosen(load(), words)
+    if not mutants:
+        raise SystemExit(f"no mutant's name, file or reason holds {' or '.join(words)}")
+    results = asyncio.run(run(mutants))
     found = report(results, time.monotonic() - began)
     REPORT.parent.mkdir(exist_ok=True)
     REPORT.write_text(json.dumps(found, indent=2) + "\n")
     bad = [each for each in results if each.outcome not in GOOD]
     counts = ", ".join(f"{count} {name}" for name, count in found["counts"].items())
     print_now("".join(["\n", *map(line, bad), f"{counts} in {found['seconds']:g} s; {REPORT}\n"]))
-    return 1 if bad or not results else 0
+    return 1 if bad else 0
 
 
 if __name__ == "__main__":

@@ -69,6 +69,8 @@ def _stale(mutant: Mutant, root: Path) -> Iterator[str]:
             yield f"mutant {mutant.name} changes no code"
     except (ValueError, SyntaxError) as error:
         yield str(error)
+    if not mutant.tests:
+        yield f"mutant {mutant.name} names no test"
     for test in mutant.tests:
         path, _, name = test.partition("::")
         if not (root / path).exists():

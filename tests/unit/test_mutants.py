@@ -31,7 +31,6 @@ TOY = {
 def test_every_mutant_fits_the_tree() -> None:
     """L17: its old text stands exactly once in its file, it changes code, and its tests exist."""
     assert [fault for mutant in MUTANTS if (fault := staleness(mutant, ROOT))] == []
-    assert all(mutant.tests for mutant in MUTANTS)
 
 
 def sown(name: str, old: str, new: str, *tests: str, file: str = "toy/sums.py") -> Mutant:
@@ -46,6 +45,7 @@ SOWN = {
     "twice": (sown("twice", "return", "yield", "::test_add"), STALE, "found it 2 times"),
     "no code": (sown("no code", "    return n\n", "    return n  # n\n", "::test_hang"), STALE, "changes no code"),
     "no test": (sown("no test", "a + b", "a - b", "::test_gone"), STALE, "no test test_gone"),
+    "untested": (Mutant("untested", "L17: x", "toy/sums.py", "a + b", "a - b", ()), STALE, "names no test"),
     "broken test": (sown("broken test", "a + b", "a - b", "::test_broken"), UNFIT, "fails without the mutant"),
     "not importable": (sown("not importable", "def add", "import gone\ndef add", "::test_add"), UNFIT, "gone"),
     "broken fixture": (sown("broken fixture", "a + b", "a - b", "::test_fixture"), UNFIT, "pytest ended with 1"),
@@ -89,9 +89,17 @@ def test_the_tree_itself_is_never_touched(results: dict[str, Result], toy: Path)
 def test_the_report_counts_outcomes_and_the_faults_of_the_killed(results: dict[str, Result]) -> None:
     """What build/mutants.json says."""
     found = command.report(list(results.values()), 1.0)
-    assert found["counts"] == {"mutants": 11, KILLED: 1, TIMED_OUT: 1, SURVIVED: 1, STALE: 4, UNFIT: 4}
+    assert found["counts"] == {"mutants": 12, KILLED: 1, TIMED_OUT: 1, SURVIVED: 1, STALE: 5, UNFIT: 4}
     assert found["faults"] == {"L17": 2}
     assert [each["name"] for each in found["mutants"]] == list(SOWN)
+
+
+def test_words_choose_mutants_and_unknown_ones_are_refused() -> None:
+    """A name, a file or a fault number; no match never means all of them, nor all tests."""
+    mutants = [mutant for mutant, _, _ in SOWN.values()]
+    assert [each.name for each in command.chosen(mutants, ["surv", "unused"])] == ["survived", "not loaded"]
+    with pytest.raises(SystemExit, match="holds no such word"):
+        command.main(["no such word"])
 
 
 def test_nothing_but_the_copy_is_tested(toy: Path, tmp_path: Path) -> None:

@@ -69,7 +69,7 @@ def test_release_tells_what_it_did_and_what_it_cost(world: World) -> None:
     assert told["lock_seconds"] >= 0
     assert told["api_calls"] == {"GET": 30, "PUT": 5}
     (entry,) = [each for each in world.ledger.entries.values() if each.to_version == "2"]
-    assert (entry.actor, told["release_id"]) == ("d/run-1/release/-1/try 1, asked for by ada", entry.release_id)
+    assert (entry.actor, told["release_id"]) == ("ada in d/run-1/release/-1/try 1", entry.release_id)
     assert json.loads(json.dumps(told)) == told
 
 
