@@ -103,7 +103,7 @@ class TinyTier:
         if self.kube.get(self.path) is None:
             self.kube.create(self.path.rpartition("/")[0], wanted)
         stored = self.write(lambda found: apply(wanted | {"metadata": found["metadata"]}, change, self.target))
-        progress = self.updater.wait(stored, version, EXAMPLE, 60, lambda: None, patient=True)
+        progress = self.updater.wait(stored, version, EXAMPLE, 120, lambda: None, patient=True)
         assert progress.state == "done", progress.reason
 
     def expose(self) -> None:
@@ -112,7 +112,7 @@ class TinyTier:
         self.core.create_namespaced_service(self.namespace, body, _request_timeout=10)
 
     def roll(
-        self, version: str, *, timeout: float = 60, strategy: Strategy = USUAL, updater: Updater | None = None,
+        self, version: str, *, timeout: float = 120, strategy: Strategy = USUAL, updater: Updater | None = None,
         patient: bool = False, guard: Callable[[], None] = lambda: None, ready: int = 1,
     ) -> Progress:
         """Write the version and follow it to its end.
@@ -151,7 +151,7 @@ class TinyTier:
         path = f"/apis/apps/v1/namespaces/{self.namespace}/replicasets"
         return sorted(one["metadata"]["name"] for one in self.kube.list(path, ""))
 
-    def eventually(self, condition: Callable[[], bool], deadline: float = 40) -> None:
+    def eventually(self, condition: Callable[[], bool], deadline: float = 90) -> None:
         ends = time.monotonic() + deadline
         while not condition():
             assert time.monotonic() < ends, f"not within {deadline} s"
