@@ -49,7 +49,7 @@ mutants: venv ## seeded faults: each must make a test fail (ARGS= words that cho
 	$(BIN)/python -m tests.mutants $(ARGS)
 
 demo: ## from nothing to a served champion, and two refusals; leaves the services up
-	@began=$$(date +%s); $(MAKE) venv; $(DEMO) up --venv-seconds $$(($$(date +%s) - began))
+	@began=$$(date +%s); $(MAKE) --silent venv; $(DEMO) up --venv-seconds $$(($$(date +%s) - began))
 
 demo-down: ## end and remove what the demo started
 	@[ ! -x $(BIN)/python ] || { $(DEMO) down; }

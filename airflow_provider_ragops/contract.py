@@ -113,11 +113,13 @@ class Partition:
             if bound.tzinfo is None:
                 raise _partition_error(str(bound), "a time zone", "a naive time", "Give UTC days.")
             if bound.astimezone(UTC).time() != datetime.min.time():
-                raise _partition_error(str(bound), "midnight UTC", f"{bound:%H:%M:%S%z}", "Give whole UTC days.")
+                raise _partition_error(str(bound), "midnight UTC", f"{bound:%H:%M:%S%z}",
+                                       "Give whole UTC days; in a run by hand, fill in 'partition' in the form.")
         if self.end <= self.start:
             raise _partition_error(
                 f"[{self.start}, {self.end})", "at least one whole day", "zero or negative length",
-                "A plain cron schedule gives empty data intervals: set the timetable explicitly.",
+                "In a run by hand, fill in 'partition' in the form; a plain cron schedule gives such intervals, too: "
+                "set its timetable explicitly.",
             )
         object.__setattr__(self, "start", self.start.astimezone(UTC))
         object.__setattr__(self, "end", self.end.astimezone(UTC))

@@ -21,6 +21,17 @@ default_account_ready() { kubectl_admin --namespace default get serviceaccount d
 
 rules_present() { iptables --wait 10 --table nat --list KUBE-SERVICES --numeric; }
 
+# A busy node may miss one look; what is up is only thrown away when it stays unhealthy. Sets `problem`.
+healthy_soon() {
+    local look
+    for look in 1 2 3 4; do
+        problem=$(problems) && return
+        case $problem in "not running"*) return 1 ;; esac
+        [ "$look" = 4 ] || sleep 10
+    done
+    return 1
+}
+
 # Prints nothing and succeeds when healthy; otherwise prints what is wrong.
 problems() {
     local dead

@@ -63,7 +63,7 @@ main() {
     refuse_odd_cache
     exec 9> "$LOCK"
     flock --timeout 1800 9 || die "another bring-up or bring-down holds $LOCK for 30 minutes"
-    if problem=$(problems); then
+    if healthy_soon; then
         say "healthy already; kubeconfig $ADMIN_KUBECONFIG"
         return
     fi

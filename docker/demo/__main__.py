@@ -126,7 +126,15 @@ def up(venv_seconds: float) -> int:
 def down(progress: Progress, *, cluster: bool = True) -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    world.leave(progress.say, cluster=cluster)
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        progress.say(text)
+
+    world.leave(say, cluster=cluster)
+    if not said:
+        progress.say("nothing was up")
 
 
 def _interrupt(_number: int, _frame: FrameType | None) -> None:

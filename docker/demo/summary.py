@@ -70,8 +70,8 @@ def tell(summary: Summary, pages: dict[str, str], say: Callable[[str], None] = p
         say(f"  release {one['from'] or 'none'} -> {one['to']}: {one['outcome']}")
     for one in summary["refusals"]:
         say(f"Refused by {one['by']}, {one['what']}, partition {one['partition']}: {' '.join(one['reasons'])[:400]}")
-    say(f"Answer of /invocations: {json.dumps(summary['answer']['reply'])[:200]}")
-    say(f"Online row in Redis: {json.dumps(summary['online_row'])}")
+    say(f"Answer of /invocations: {json.dumps(summary['answer']['reply'])[:1000]}")
+    say(f"Online row in Redis: {json.dumps(summary['online_row'], sort_keys=True)}")
     for name, address in pages.items():
         say(f"{name}: {address}")
     say(f"Logs: {LOGS}\nSummary: {SUMMARY}\nEverything stays up. End and remove it with: make demo-down")
@@ -79,6 +79,7 @@ def tell(summary: Summary, pages: dict[str, str], say: Callable[[str], None] = p
 
 def _tell_metrics(champion: dict[str, Any], previous: dict[str, Any] | None, say: Callable[[str], None]) -> None:
     before = previous["metrics"] if previous else {}
+    say("  each on the held-out customers of its own partition; the gate compares on the same ones")
     say(f"  {'metric':<28}{'champion':>12}{'previous' if previous else '':>12}")
     for name, value in sorted(champion["metrics"].items()):
         if isinstance(value, float):

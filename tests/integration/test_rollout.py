@@ -67,7 +67,7 @@ def slots(tier: TinyTier) -> Iterator[Any]:
 def test_pod_that_serves_another_version(serving: TinyTier) -> None:
     """R10: Ready, and by its own word version 1: a mismatch; the old pod is untouched, and the way back is short."""
     before = serving.names("1")
-    progress = serving.roll("9", ready=20)
+    progress = serving.roll("9", ready=10)
     assert (progress.state, progress.blames_version) == (State.FAILED, True)
     assert "version mismatch: it serves version '1', not '9'" in progress.reason
     assert serving.names("1") == before
@@ -86,7 +86,7 @@ def test_stuck_rollout_and_the_way_back(tier: TinyTier) -> None:
     assert "loading" in stuck.reason
     assert "ProgressDeadlineExceeded" in str(tier.updater.read()["status"]["conditions"])
     tier.write(lambda found: {**found, "spec": {**found["spec"], "progressDeadlineSeconds": 600}})
-    assert "version mismatch" in tier.roll("9", ready=20).reason
+    assert "version mismatch" in tier.roll("9", ready=10).reason
     back = tier.roll("1")
     assert back.state is State.DONE, back.reason
     assert tier.names("1") == good
