@@ -1,6 +1,6 @@
 """A tier of tiny pods on a real cluster: they say, in a tenth of a second, what the serving image says in ten.
 
-Some versions do badly, by number: 7 never turns Ready, 8 crashes, 9 serves version 1.
+Where asked for, some versions do badly, by number: 7 never turns Ready, 8 crashes, 9 serves version 1.
 """
 
 from __future__ import annotations
@@ -29,11 +29,12 @@ SERVER = textwrap.dedent("""
     import json, os, signal, sys
     from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
     version = os.environ.get("MODEL_VERSION", "")
-    if version == "8":
+    bad = version if os.environ.get("SOME_ARE_BAD") else ""
+    if bad == "8":
         print("the model can't be read", flush=True)
         sys.exit(3)
-    served = "1" if version == "9" else version
-    ready = version not in ("", "7")
+    served = "1" if bad == "9" else version
+    ready = bool(version) and bad != "7"
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self):
@@ -55,7 +56,8 @@ SERVER = textwrap.dedent("""
 
 
 def deployment(
-    namespace: str, image: str, replicas: int = 1, *, requests: Json | None = None, grace: int = 0, **spec: Any,
+    namespace: str, image: str, replicas: int = 1, *, requests: Json | None = None, grace: int = 0,
+    some_are_bad: bool = False, **spec: Any,
 ) -> Json:
     """:param grace: seconds; with 0 a pod is gone at once, otherwise an old kubelet reports it up to 10 s later."""
     probe = {"httpGet": {"path": "/health", "port": 5000}, "periodSeconds": 1}
@@ -63,6 +65,7 @@ def deployment(
         "name": NAME, "image": image, "command": ["python", "-S", "-c", SERVER], "readinessProbe": probe,
         "imagePullPolicy": "IfNotPresent", "ports": [{"name": "http", "containerPort": 5000}],
         "resources": {"limits": requests or {}},
+        "env": [{"name": "SOME_ARE_BAD", "value": "yes"}] if some_are_bad else [],
     }
     template = {
         "metadata": {"labels": {"app": NAME, "team": "tests"}},
@@ -97,7 +100,7 @@ class TinyTier:
 
     def arrange(self, version: str = "1", **given: Any) -> None:
         """One replica that serves version 1, or what is given; from whatever the test before left."""
-        wanted = deployment(self.namespace, self.image, **given)
+        wanted = deployment(self.namespace, self.image, some_are_bad=True, **given)
         # Where a bad version has the only slot, the good one must not wait for another.
         change = Change("{}", version, min_ready_seconds=1, strategy=MAKE_ROOM)
         if self.kube.get(self.path) is None:
