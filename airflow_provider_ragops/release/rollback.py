@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from airflow_provider_ragops.contract import TAG_QUARANTINED
-from airflow_provider_ragops.exceptions import RegistryError, ReleaseRefusedError, TargetError
+from airflow_provider_ragops.exceptions import ReleaseRefusedError, TargetError
 from airflow_provider_ragops.promotion.ledger import LedgerEntry
 from airflow_provider_ragops.release.promote import point_alias
 from airflow_provider_ragops.release.record import GOING_BACK, Phase, ReleaseRecord
@@ -83,23 +83,13 @@ def _settle(session: Session, back: ReleaseRecord) -> None:
     if session.alias() in left and back.from_version:
         point_alias(session, back.to_version)
     if back.blamed and session.has(back.from_version):
-        _quarantine(session, back.from_version, back.fault)
+        session.registry.set_tags(session.target.model, back.from_version, {TAG_QUARANTINED: back.fault})
     if back.phase is Phase.ROLLING_BACK:
         session.ledger.open(_entry(session, back))
         session.close(back.release_id, "released", "served again by every pod")
     else:
         reason = back.fault or "its release was interrupted, another version was wanted"
         session.close(back.release_id, "undone", reason)
-
-
-def _quarantine(session: Session, version: str, fault: str) -> None:
-    """A version that was deleted meanwhile can't be released again anyway, and must not wedge the target."""
-    try:
-        session.registry.version(session.target.model, version)
-    except RegistryError as error:
-        log.warning("version %s is not quarantined: %s", version, error)
-        return
-    session.registry.set_tags(session.target.model, version, {TAG_QUARANTINED: fault})
 
 
 def _entry(session: Session, back: ReleaseRecord) -> LedgerEntry:

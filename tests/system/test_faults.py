@@ -13,7 +13,7 @@ from tests.system.conftest import DRILL
 from tests.system.drill import Drill, eventually
 from tests.system.serial import Event, Witness, faults
 
-pytestmark = [pytest.mark.cluster, pytest.mark.images, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.cluster, pytest.mark.images, pytest.mark.nightly, pytest.mark.timeout(300)]
 
 
 def strike(drill: Drill, run_id: str, attempt: int, blow: signal.Signals) -> int:
@@ -85,6 +85,9 @@ def test_release_marked_failed_is_taken_back_by_reconcile(drill: Drill, evidence
             stored = drill.store.read()
             return bool(stored and stored.record.free)
 
+        def ended(run: str) -> bool:
+            return drill.state("model_reconcile", run, "reconcile_drill") in ("success", "failed")
+
         eventually(free, "the lock to be free", 45, pause=0.2)
         evidence["seconds until a release marked failed freed the lock"] = round(time.monotonic() - began)
         assert drill.state("drill_other", run_id) == "failed"
@@ -95,15 +98,16 @@ def test_release_marked_failed_is_taken_back_by_reconcile(drill: Drill, evidence
             path = "/dags/model_reconcile/dagRuns?limit=10"
             found = eventually(lambda: drill.call("GET", path)["dag_runs"], "a run of the reconcile", 60)
             reconcile = str(found[0]["dag_run_id"])
-            state = lambda: drill.state("model_reconcile", reconcile, "reconcile_drill")  # noqa: E731
-            eventually(lambda: state() in ("success", "failed"), "the drill's reconcile", 120)
+            eventually(lambda: ended(reconcile), "the drill's reconcile", 120)
         finally:
             drill.call("PATCH", "/dags/model_reconcile", {"is_paused": True})
-        assert state() == "success"
+        assert drill.state("model_reconcile", reconcile, "reconcile_drill") == "success"
     assert faults(witness.events()) == []
     drill.assert_serves(before)
     assert drill.record["phase"] == "undone"
-    log = drill.log("model_reconcile", reconcile, "reconcile_drill")
-    assert f"to {version} was interrupted" in log
+    # At a quarter past, the schedule adds a run of its own: either may have been the one that repaired.
+    runs = [str(run["dag_run_id"]) for run in drill.call("GET", path)["dag_runs"]]
+    logs = [drill.log("model_reconcile", run, "reconcile_drill") for run in runs if ended(run)]
+    assert any(f"to {version} was interrupted" in log for log in logs)
     assert [entry.outcome for entry in drill.ledger.history(DRILL.slug) if entry.to_version == version] == ["undone"]
     evidence["faults"] += 1
