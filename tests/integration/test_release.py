@@ -71,7 +71,7 @@ class Tier:
         self.registry = MlflowRegistry(mlflow, self.mlflow_uri)
         self.ledger = MlflowLedger(mlflow, self.mlflow_uri, lambda: datetime.now(timezone.utc))
 
-    def release(self, version: str, run: str = "run", blessing_timeout: float | None = 60) -> ReleaseOutcome:
+    def release(self, version: str, run: str = "run", blessing_timeout: float | None = None) -> ReleaseOutcome:
         request = ReleaseRequest(version, f"{run}-{version}", "test", "a test")
         return self.under_lock(lambda session, token: procedure.release(session, request, token), blessing_timeout)
 
@@ -85,7 +85,7 @@ class Tier:
     def repair(self) -> list[Finding]:
         return self.under_lock(repair)
 
-    def under_lock(self, work: Callable[[Session, int], Result], blessing_timeout: float | None = 60) -> Result:
+    def under_lock(self, work: Callable[[Session, int], Result], blessing_timeout: float | None = None) -> Result:
         lock = Lock(ConfigMapStore(self.kube, self.target.namespace, self.target.lock_name), "test", "a test", TIMES)
         with held(lock):
             session = Session(
@@ -165,7 +165,7 @@ def test_rolling_update_under_load(tier: Tier, champion: str, evidence) -> None:
     example = tier.registry.input_example(tier.target.model, before)
     calls, began = tier.kube.calls.total(), time.monotonic()
     with Load(tier, example) as load:
-        outcome = tier.release(version)
+        outcome = tier.release(version, blessing_timeout=60)
     evidence["api calls of a rolling update"] = tier.kube.calls.total() - calls
     evidence["seconds a rolling update held the lock"] = round(time.monotonic() - began)
     assert (outcome.previous, outcome.changed) == (before, True)
@@ -186,7 +186,7 @@ def test_version_that_answers_nonsense_never_reaches_the_tier(tier: Tier, champi
     bad = tier.register(float("nan"), judged=before)
     spec = tier.updater.read()["spec"]
     with pytest.raises(ReleaseRefusedError, match="beside the tier"):
-        tier.release(bad)
+        tier.release(bad, blessing_timeout=60)
     assert tier.updater.read()["spec"] == spec
     tier.assert_serves(before)
 
@@ -197,7 +197,7 @@ def test_version_that_answers_nonsense_is_undone(tier: Tier, champion: str) -> N
     assert before is not None
     bad = tier.register(float("nan"), judged=before)
     with pytest.raises(RolloutFailedError, match="quarantined"):
-        tier.release(bad, blessing_timeout=None)
+        tier.release(bad)
     tier.assert_serves(before)
     assert TAG_QUARANTINED in tier.registry.version(tier.target.model, bad).tags
     assert tier.ledger.history(tier.target.slug)[0].outcome == "undone"
@@ -299,7 +299,7 @@ def start_worker(tier: Tier, version: str) -> subprocess.Popen[bytes]:
         from airflow_provider_ragops.contract import ServingTarget
         from tests.integration.test_release import Tier
         target = ServingTarget({tier.target.namespace!r}, {tier.target.model!r})
-        Tier(Path({str(tier.kubeconfig)!r}), {tier.mlflow_uri!r}, target).release({version!r}, blessing_timeout=None)
+        Tier(Path({str(tier.kubeconfig)!r}), {tier.mlflow_uri!r}, target).release({version!r})
     """)
     environment = {"PYTHONPATH": f"{ROOT}:{ROOT / 'docker'}", "PATH": "/usr/bin:/bin", "HOME": str(Path.home())}
     return subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, env=environment, stderr=subprocess.PIPE)

@@ -1,4 +1,4 @@
-"""L16: twenty processes, killed, stopped and resumed at random for two minutes; their histories are checked offline."""
+"""L16: twenty processes, killed, stopped and resumed at random for a while; their histories are checked offline."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.integration.locking.processes import Processes, contending
 
 pytestmark = pytest.mark.cluster
 
-SECONDS = 120.0
 COUNT = 20
 MOST_STOPPED = 6
 
@@ -60,12 +59,15 @@ class Disturber:
 
 
 @pytest.mark.timeout(240)
-def test_history_of_twenty_processes(place: Place, tmp_path: Path, evidence: Counter[str]) -> None:
+@pytest.mark.parametrize("seconds", [60.0, pytest.param(120.0, marks=pytest.mark.nightly)])
+def test_history_of_twenty_processes(
+    place: Place, tmp_path: Path, evidence: Counter[str], seconds: float,
+) -> None:
     """L16: no two processes ever believed to hold the lock at once, tokens only grew, and somebody always got on."""
     with contending(place, tmp_path, COUNT, 6) as processes:
         processes.wait_for(lambda event: event["event"] == "effect")
         disturber = Disturber(processes, seed=16)
-        end = time.monotonic() + SECONDS
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             disturber.disturb()
         disturber.resume()
@@ -75,9 +77,9 @@ def test_history_of_twenty_processes(place: Place, tmp_path: Path, evidence: Cou
     assert problems(processes.events, longest_gap=3 * TIMES.lease) == []
     seen = Counter(event["event"] for event in processes.events)
     held = len(beliefs(processes.events))
-    assert held >= 30, (seen, disturber.sent)
-    assert disturber.sent["SIGKILL"] >= 20
-    assert disturber.sent["SIGSTOP"] >= 20
+    assert held >= seconds / 4, (seen, disturber.sent)
+    assert disturber.sent["SIGKILL"] >= seconds / 6
+    assert disturber.sent["SIGSTOP"] >= seconds / 6
     evidence["lock holds"] += held
     evidence["lock history events"] += len(processes.events)
     evidence["faults injected"] += disturber.sent["SIGKILL"] + disturber.sent["SIGSTOP"]
