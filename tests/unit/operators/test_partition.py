@@ -52,7 +52,7 @@ def test_manual_run_with_the_default_date() -> None:
     with pytest.raises(PartitionError, match="expected midnight UTC; saw 02:00:00"):
         resolve(context, "None", NOW)
     midnight = pendulum.datetime(2026, 11, 29)
-    with pytest.raises(PartitionError, match=r"zero or negative length.*set the timetable explicitly"):
+    with pytest.raises(PartitionError, match=r"zero or negative length.*set its timetable explicitly"):
         resolve({"data_interval_start": midnight, "data_interval_end": midnight}, "", NOW)
 
 
