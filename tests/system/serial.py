@@ -29,17 +29,18 @@ class Event:
     body: Json = field(compare=False, default_factory=dict)
 
 
-# One watch for the whole time: a second one could start too late.
-_LONGEST = 600.0
+# Seconds of one watch. The next one goes on from the version that was seen last.
+_WATCH = 60.0
 
 
 class Witness:
-    """Watches the lock and the record of a target from a thread each, and misses nothing."""
+    """Watches the lock and the record of a target from a thread each, and misses nothing or says so."""
 
     def __init__(self, target: ServingTarget, kube: Kube) -> None:
         self._kube = kube
         self._events: list[Event] = []
         self._errors: list[str] = []
+        self._over = threading.Event()
         # By object, the version that was seen last.
         self._seen = {
             (f"/api/v1/namespaces/{target.namespace}/configmaps", target.lock_name): "",
@@ -58,9 +59,11 @@ class Witness:
         deadline = time.monotonic() + 20
         while time.monotonic() < deadline and not self._errors:
             if all(self._version(path, name) == seen for (path, name), seen in self._seen.items()):
-                return
+                break
             time.sleep(0.2)
-        self._errors.append(f"not seen to the end: {self._seen}")
+        else:
+            self._errors.append(f"not seen to the end: {self._seen}")
+        self._over.set()
 
     def _version(self, path: str, name: str) -> str:
         found = self._kube.get(f"{path}/{name}") or {"metadata": {"resourceVersion": "gone"}}
@@ -79,12 +82,19 @@ class Witness:
         return found
 
     def _follow(self, path: str, name: str, found: Json) -> None:
-        version, last = found["metadata"]["resourceVersion"], self._noted(found, None)
-        self._seen[path, name] = version
+        """The server may cut a watch at any time: go on where it stood, for as long as its history reaches back."""
+        self._seen[path, name] = since = found["metadata"]["resourceVersion"]
+        last = self._noted(found, None)
         try:
-            for change in self._kube.watch(path, name, version, _LONGEST):
-                last = self._noted(change["object"], last)
-                self._seen[path, name] = change["object"]["metadata"]["resourceVersion"]
+            while not self._over.is_set():
+                began, heard = time.monotonic(), False
+                for change in self._kube.watch(path, name, since, _WATCH):
+                    version, heard = change["object"]["metadata"]["resourceVersion"], True
+                    assert since or version == self._seen[path, name], f"unseen: {self._seen[path, name]} to {version}"
+                    last = self._noted(change["object"], last)
+                    self._seen[path, name] = since = version
+                if not heard and time.monotonic() - began < 1:
+                    since = ""  # the history is gone: begin with the object as it is, which must be what was seen last
         except Exception as error:  # whatever it is, a witness that went away proves nothing
             self._errors.append(f"{name}: {type(error).__name__}: {error}")
 
