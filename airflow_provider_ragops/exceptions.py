@@ -16,6 +16,7 @@
     ├── TrainingError                    a training pod gave no proof of a complete model
     │   └── WorkloadFailedError          no node, evicted, deleted, crashed           (later)
     ├── RegistryError                    MLflow answered with something impossible
+    │   └── VersionMissingError          there is no such model version: never registered, or deleted
     ├── LockError
     │   ├── LockHeldError                someone else holds it                       (later)
     │   ├── LockLostError                the lease ran out while we worked           (later)
@@ -126,6 +127,10 @@ class WorkloadFailedError(TrainingError):
 
 class RegistryError(RagopsError):
     """MLflow's answer can't be right, or a version that must exist does not."""
+
+
+class VersionMissingError(RegistryError):
+    """There is no such model version: it was never registered, or was deleted."""
 
 
 class LockError(RagopsError):

@@ -21,6 +21,7 @@ from airflow_provider_ragops.contract import (
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
 from airflow_provider_ragops.links.mlflow import MlflowRunLink
 from airflow_provider_ragops.operators import rendered
+from airflow_provider_ragops.operators.run_type import run_type
 from airflow_provider_ragops.operators.translation import translated_errors
 from airflow_provider_ragops.promotion import evaluation, verdict
 from airflow_provider_ragops.promotion.gate import judge
@@ -130,7 +131,7 @@ class QualityGateOperator(BaseBranchOperator):
     def choose_branch(self, context: Context) -> str | list[str] | None:
         with translated_errors():
             rules = self._rules()
-            stops = rendered.truth("evaluate_only", self.evaluate_only) or _is_backfill(context)
+            stops = rendered.truth("evaluate_only", self.evaluate_only) or run_type(context) == "backfill"
             report = judge(self._evaluation(), rules)
             self.log.info("Gate of model %s:\n%s", self.model, report.as_text())
             told = self._record(report)
@@ -206,8 +207,3 @@ def _some(reasons: tuple[str, ...]) -> list[str]:
     """An XCom and an alert stay short, however many slices object; the report has them all."""
     left = len(reasons) - MOST_REASONS
     return [*reasons[:MOST_REASONS], *([f"and {left} more, in the report"] if left > 0 else [])]
-
-
-def _is_backfill(context: Context) -> bool:
-    run_type = context["dag_run"].run_type
-    return str(getattr(run_type, "value", run_type)) == "backfill"

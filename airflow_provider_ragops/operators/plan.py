@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseBranchOperator
 
 from airflow_provider_ragops.contract import TAG_GATE_REPORT, ServingTarget
-from airflow_provider_ragops.exceptions import ConfigurationError, RegistryError
+from airflow_provider_ragops.exceptions import ConfigurationError, RegistryError, VersionMissingError
 from airflow_provider_ragops.hooks.mlflow import MlflowHook
 from airflow_provider_ragops.hooks.serving import ServingHook
 from airflow_provider_ragops.operators import rendered
-from airflow_provider_ragops.operators.release import run_type
+from airflow_provider_ragops.operators.run_type import run_type
 from airflow_provider_ragops.operators.translation import translated_errors
 from airflow_provider_ragops.promotion.registry import VersionInfo
 from airflow_provider_ragops.release.plan import Action, Step, Wish, step_for_version, step_without_version
@@ -125,7 +125,7 @@ class ReleasePlanOperator(BaseBranchOperator):
         """What serves now, also where its version was deleted: that may be why a person releases another."""
         try:
             return self.mlflow.registry().version(record.model, record.to_version)
-        except RegistryError as error:
+        except VersionMissingError as error:
             self.log.warning("the version that serves is not in the registry: %s", error)
             return VersionInfo(record.model, record.to_version, "", {})
 

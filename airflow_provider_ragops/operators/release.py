@@ -11,6 +11,7 @@ from airflow_provider_ragops.contract import ServingTarget
 from airflow_provider_ragops.exceptions import ConfigurationError
 from airflow_provider_ragops.operators import rendered
 from airflow_provider_ragops.operators.approval import approval_of
+from airflow_provider_ragops.operators.run_type import run_type
 from airflow_provider_ragops.operators.target import ServingTargetOperator
 from airflow_provider_ragops.release import procedure
 from airflow_provider_ragops.release.request import ReleaseOutcome, ReleaseRequest
@@ -129,8 +130,3 @@ def _number(target: ServingTarget, value: Any) -> str:
             action="Pass the gate's candidate, or fill in 'version' in the form.",
         )
     return version
-
-
-def run_type(context: Context) -> str:
-    kind = context["dag_run"].run_type
-    return str(getattr(kind, "value", kind))

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from airflow_provider_ragops.contract import require_alias
-from airflow_provider_ragops.exceptions import RegistryError
+from airflow_provider_ragops.exceptions import RegistryError, VersionMissingError
 from airflow_provider_ragops.promotion.faults import is_absent, named_faults
 from airflow_provider_ragops.promotion.runs import filter_of, pages
 
@@ -37,7 +37,7 @@ class ModelRegistry(Protocol):
     """What releases and gates need from a registry. Versions are decimal numbers as text."""
 
     def version(self, model: str, version: str) -> VersionInfo:
-        """:raises RegistryError: when there is no such version."""
+        """:raises VersionMissingError: when there is no such version."""
 
     def alias(self, model: str, alias: str) -> str | None:
         """The version under the alias; None where the alias or the whole model does not exist."""
@@ -82,8 +82,8 @@ class MlflowRegistry:
                     raise
                 raise self._no_version(model, version) from error
 
-    def _no_version(self, model: str, version: str) -> RegistryError:
-        return RegistryError(
+    def _no_version(self, model: str, version: str) -> VersionMissingError:
+        return VersionMissingError(
             f"{_subject(model, version)} at {self._where}", expected="a registered version",
             seen="none: it was never registered, or was deleted, and the aliases that named it went with it",
             action="Look at the model's page in MLflow; a deleted version does not come back under its number.",

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import Protocol
 
 from airflow_provider_ragops.contract import ServingTarget
-from airflow_provider_ragops.exceptions import RegistryError, ReleaseRefusedError
+from airflow_provider_ragops.exceptions import RegistryError, ReleaseRefusedError, VersionMissingError
 from airflow_provider_ragops.promotion.ledger import Ledger, Outcome, overtaken
 from airflow_provider_ragops.promotion.registry import ModelRegistry
 from airflow_provider_ragops.release.fence import Fence
@@ -109,7 +109,7 @@ class Session:
         """The training run of a version; None where it was deleted."""
         try:
             return self.registry.version(self.target.model, version).run_id
-        except RegistryError as error:
+        except VersionMissingError as error:
             log.warning("version %s of %s: %s", version, self.target.model, error)
             return None
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from airflow_provider_ragops.exceptions import RegistryError
+from airflow_provider_ragops.exceptions import RegistryError, VersionMissingError
 from airflow_provider_ragops.promotion.ledger import LedgerEntry
 from airflow_provider_ragops.promotion.registry import VersionInfo
 
@@ -22,7 +22,7 @@ class FakeRegistry:
 
     def version(self, model: str, version: str) -> VersionInfo:
         if version not in self.tags:
-            raise RegistryError(f"version {version}", expected="to exist", seen="nothing", action="Register it.")
+            raise VersionMissingError(f"version {version}", expected="to exist", seen="nothing", action="Register it.")
         return VersionInfo(model, version, "run", dict(self.tags[version]))
 
     def alias(self, model: str, alias: str) -> str | None:

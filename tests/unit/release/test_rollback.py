@@ -5,8 +5,16 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_ragops.contract import TAG_COMPLETED, TAG_GATE_VERDICT, TAG_QUARANTINED
-from airflow_provider_ragops.exceptions import ReleaseRefusedError, RolloutFailedError, TargetError, UnreachableError
+from airflow_provider_ragops.exceptions import (
+    RegistryError,
+    ReleaseRefusedError,
+    RolloutFailedError,
+    TargetError,
+    UnreachableError,
+)
+from airflow_provider_ragops.promotion.registry import VersionInfo
 from airflow_provider_ragops.release import procedure
+from airflow_provider_ragops.release.record import Phase
 from tests.unit.release.world import World, make_world_serving, make_world_with_candidate
 
 
@@ -74,13 +82,7 @@ def test_rollback_works_while_mlflow_is_down() -> None:
 def test_interrupted_release_is_taken_back_while_mlflow_is_down() -> None:
     """A6: a release that died in mid-rollout: a repair brings the pods back without MLflow, the books follow."""
     world = make_world_with_candidate()
-
-    def die(spare: float) -> None:
-        if world.tier.version() == "2":
-            raise SystemExit
-
-    with pytest.raises(SystemExit):
-        world.release("2", guard=die)
+    world.die_in_mid_rollout("2")
     registry, ledger = world.registry, world.ledger
     world.registry = world.ledger = Down()  # type: ignore[assignment]
     with pytest.raises(UnreachableError):
@@ -89,6 +91,27 @@ def test_interrupted_release_is_taken_back_while_mlflow_is_down() -> None:
     world.registry, world.ledger = registry, ledger
     world.repair()
     world.assert_whole("1")
+
+
+def test_quarantine_is_not_skipped_for_want_of_a_right() -> None:
+    """Only a version that is gone goes unmarked: where MLflow refuses to show it, the undo ends when it may."""
+    world = make_world_with_candidate()
+    world.tier.broken["2"] = "nan"
+    shown = world.registry.version
+
+    def refuse(model: str, version: str) -> VersionInfo:
+        if world.record["phase"] == Phase.UNDOING:
+            raise RegistryError("version 2", expected="permission", seen="403", action="Ask for it.")
+        return shown(model, version)
+
+    world.registry.version = refuse  # type: ignore[method-assign]
+    with pytest.raises(RegistryError, match="403"):
+        world.release("2")
+    assert world.record["phase"] == Phase.UNDOING
+    world.registry.version = shown  # type: ignore[method-assign]
+    world.repair()
+    world.assert_whole("1")
+    assert TAG_QUARANTINED in world.registry.tags["2"]
 
 
 class Down:
@@ -102,13 +125,7 @@ class Down:
 def test_rollback_stops_an_interrupted_release() -> None:
     """A release that died in mid-rollout is undone by the rollback: its version is quarantined for the reason."""
     world = make_world_with_candidate()
-
-    def die(spare: float) -> None:
-        if world.tier.version() == "2":
-            raise SystemExit
-
-    with pytest.raises(SystemExit):
-        world.release("2", guard=die)
+    world.die_in_mid_rollout("2")
     world.roll_back("enough")
     world.assert_whole("1")
     assert world.registry.tags["2"][TAG_QUARANTINED] == "enough"
@@ -152,13 +169,7 @@ def test_hold_stops_automatic_releases_until_it_is_lifted() -> None:
 def test_release_interrupted_before_a_hold_does_not_go_on() -> None:
     """Killed in mid-rollout, then put on hold: the retry takes it back instead of finishing it."""
     world = make_world_with_candidate()
-
-    def die(spare: float) -> None:
-        if world.tier.version() == "2":
-            raise SystemExit
-
-    with pytest.raises(SystemExit):
-        world.release("2", guard=die)
+    world.die_in_mid_rollout("2")
     world.under_lock(lambda session, token: procedure.hold(session, "an incident", token))
     with pytest.raises(ReleaseRefusedError, match="on hold"):
         world.release("2")

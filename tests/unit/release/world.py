@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import pytest
+
 from airflow_provider_ragops.contract import (
     ANNOTATION_RELEASE,
     LABEL_BLESSING,
@@ -61,6 +63,16 @@ class World:
     ) -> ReleaseOutcome:
         request = ReleaseRequest(version, release_id or f"r{version}", "a test", "why not", **asked)
         return self.under_lock(lambda session, token: procedure.release(session, request, token), guard)
+
+    def die_in_mid_rollout(self, version: str) -> None:
+        """The process of a release is killed as soon as the Deployment names the version."""
+
+        def die(_: float) -> None:
+            if self.tier.version() == version:
+                raise SystemExit
+
+        with pytest.raises(SystemExit):
+            self.release(version, guard=die)
 
     def roll_back(self, reason: str = "it is bad") -> ReleaseOutcome:
         request = ReleaseRequest("", "back", "a person", reason, manual=True)
