@@ -39,7 +39,8 @@ lint: venv ## ruff, mypy --strict on the package, import-linter
 	$(BIN)/lint-imports
 
 test: venv ## every test but the nightly ones; brings up the local cluster (ARGS= adds pytest arguments)
-	$(BIN)/python -m pytest -m "not nightly" --evidence=build/evidence.json $(ARGS)
+	# Two processes: most tests of the cluster wait.
+	$(BIN)/python -m pytest -n 2 -m "not nightly" --evidence=build/evidence.json $(ARGS)
 
 nightly: venv ## the tests that are too long for `make test`
 	# pytest ends with 5 where no test is marked nightly.

@@ -55,9 +55,17 @@ def weight(item: pytest.Item) -> int:
     return 3 if needs[0] else 2 if needs[1] else 1 if services_used else 0
 
 
+def group(item: pytest.Item) -> str:
+    """What one process must run: a file, whose fixtures are shared; all system tests, which share one Airflow."""
+    folder = item.path.parent
+    return folder.name if folder.name == "system" else str(item.path.relative_to(ROOT))
+
+
 @pytest.hookimpl(trylast=True)  # after the shuffle of pytest-randomly; the sort is stable
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=weight)
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(group(item)))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:

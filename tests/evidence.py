@@ -57,13 +57,26 @@ class Evidence:
             self.tests[item.nodeid].update(outcome="skipped", reason="not selected for this run")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.nodeid not in self.tests:
+            return  # a worker of pytest-xdist collected it, and keeps its entry
         entry = self.tests[report.nodeid]
         entry["seconds"] = round(entry["seconds"] + report.duration, 3)
         # A teardown that fails spoils a test that passed; a call never mends a failed set-up.
         if report.when == "call" or report.outcome != "passed":
             entry.update(outcome=report.outcome, reason=reason_of(report))
 
-    def pytest_sessionfinish(self) -> None:
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Take over what a worker of pytest-xdist collected; the one that ran a test knows its outcome."""
+        tests, counts = node.workeroutput.get("evidence", ({}, {})) if hasattr(node, "workeroutput") else ({}, {})
+        for name, entry in tests.items():
+            if self.tests.get(name, {"outcome": "not run"})["outcome"] == "not run":
+                self.tests[name] = entry
+        self.counts.update(counts)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["evidence"] = (self.tests, dict(self.counts))
+            return
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)

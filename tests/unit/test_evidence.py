@@ -66,13 +66,14 @@ def test_left_out():
 '''
 
 
-@pytest.fixture(scope="module")
-def written(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """What a run of those tests, one of them deselected, leaves in its file."""
+@pytest.fixture(scope="module", params=["", "-n2"])
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What a run of those tests, one of them deselected, leaves in its file: in one process, and in two."""
     folder = tmp_path_factory.mktemp("inner")
     (folder / "conftest.py").write_text(CONFTEST)
     (folder / "test_inner.py").write_text(TESTS)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:randomly", "-k", "not left_out", "test_inner.py"]
+    command += filter(None, [request.param])
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     subprocess.run(command, cwd=folder, env=environment, capture_output=True, timeout=60, check=False)
     found: dict[str, Any] = json.loads((folder / "evidence.json").read_text())
