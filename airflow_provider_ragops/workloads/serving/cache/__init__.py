@@ -6,5 +6,6 @@ version is a miss. Whatever happens to Redis, a request is answered, and loses n
 ``version_cache`` is what serving calls; ``settings`` come from the environment. Below it ``entries`` (look, take the
 turn to build, keep), ``flights`` and ``lease`` (one builder per key, in a process and across pods), ``marker`` (whose
 the keys are), ``keys``, ``values``, ``payload`` and ``seals`` (what is kept, as which bytes), ``store`` (reads and
-writes), ``client``, ``cluster`` and ``link`` (how Redis is asked), ``breaker`` and ``budget`` (when it is not), ``eviction``.
+writes), ``client``, ``cluster`` and ``link`` (how Redis is asked), ``breaker`` and ``budget`` (when it is not), and
+``eviction`` (what the server may throw away).
 """
