@@ -15,7 +15,9 @@ class TcpProxy:
         self.cut_after: int | None = None
         self.connections = 0
         self._writers: set[asyncio.StreamWriter] = set()
+        self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
+        self._closing = asyncio.Event()
 
     async def __aenter__(self) -> TcpProxy:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -33,6 +35,10 @@ class TcpProxy:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
+        task = asyncio.current_task()
+        assert task
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
         try:
             there, upstream = await asyncio.open_connection(*self._upstream)
         except OSError:
@@ -48,7 +54,9 @@ class TcpProxy:
     async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, is_answer: bool = False) -> None:
         while piece := await source.read(65536):
             if is_answer:
-                await asyncio.sleep(self.delay)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self.delay):
+                        await self._closing.wait()
                 if self.cut_after is not None:
                     piece, self.cut_after = piece[: self.cut_after], self.cut_after - len(piece)
                     if self.cut_after <= 0:
@@ -63,9 +71,7 @@ class TcpProxy:
     async def __aexit__(self, *_: object) -> None:
         assert self._server is not None
         self._server.close()
+        self._closing.set()
         self.cut()
+        await asyncio.gather(*self._serving)
         await self._server.wait_closed()
-        for _ in range(50):
-            if not self._writers:
-                break
-            await asyncio.sleep(0.01)
