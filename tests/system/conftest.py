@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -84,6 +84,7 @@ def with_drill(airflow: Service) -> Service:
         # Runs that wait for the lock each take a slot.
         "AIRFLOW__CORE__PARALLELISM": "8",
         "RAGOPS_TARGETS": json.dumps({"drill": DRILL.as_dict()}),
+        "DRILL_HOUR": str((datetime.now(timezone.utc).hour + 12) % 24),
     })
 
 

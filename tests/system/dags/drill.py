@@ -47,6 +47,8 @@ def make(dag_id: str, schedule: CronPartitionTimetable | None, **task: object) -
     return dag
 
 
-daily = make("drill_daily", CronPartitionTimetable("0 0 * * *", timezone="UTC", run_offset=-1, key_format="%Y-%m-%d"))
+# At an hour far from now, so that the schedule starts nothing in the middle of a test.
+DAILY = f"0 {os.environ['DRILL_HOUR']} * * *"
+daily = make("drill_daily", CronPartitionTimetable(DAILY, timezone="UTC", run_offset=-1, key_format="%Y-%m-%d"))
 other = make("drill_other", None)
 impatient = make("drill_impatient", None, execution_timeout=timedelta(seconds=4), retries=0)
