@@ -91,6 +91,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[PREPARATION].end()
+    if not hasattr(config, "workerinput"):
+        end_services(config._tmp_path_factory.getbasetemp())
+
+
+def end_services(folder: Path) -> None:
+    """End what the session's processes left: after Ctrl-C a worker has ten seconds, and Airflow may take longer."""
+    for record in folder.glob("**/run/*.json"):
+        Background(record.parent.parent).stop(record.stem)
 
 
 @pytest.fixture(autouse=True, scope="module")
