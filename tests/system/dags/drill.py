@@ -47,8 +47,7 @@ def make(dag_id: str, schedule: CronPartitionTimetable | None, **task: object) -
     return dag
 
 
-# At an hour far from now, so that the schedule starts nothing in the middle of a test.
-DAILY = f"0 {os.environ['DRILL_HOUR']} * * *"
-daily = make("drill_daily", CronPartitionTimetable(DAILY, timezone="UTC", run_offset=-1, key_format="%Y-%m-%d"))
+DAILY = CronPartitionTimetable(os.environ["DRILL_SCHEDULE"], timezone="UTC", run_offset=-1, key_format="%Y-%m-%d")
+daily = make("drill_daily", DAILY)
 other = make("drill_other", None)
 impatient = make("drill_impatient", None, execution_timeout=timedelta(seconds=4), retries=0)
