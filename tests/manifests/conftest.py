@@ -17,7 +17,7 @@ Render = Callable[..., Objects]
 #: Every value that names a Secret.
 SECRETS: dict[str, Any] = {
     "mlflow": {"secret": "mlflow-login", "caSecret": "mlflow-ca"},
-    "redis": {"secret": "redis-login", "caSecret": "redis-ca", "cluster": True},
+    "redis": {"secret": "redis-login", "caSecret": "redis-ca", "clientSecret": "redis-client", "cluster": True},
     "logKeySecret": "log-key",
 }
 

@@ -141,19 +141,26 @@ def test_a_gpu_comes_with_shared_memory(render: Render) -> None:
 
 
 def test_certificates_are_mounted_from_secrets(render: Render) -> None:
-    """MLflow's and Redis' authority: each a Secret, a file, and the variable that names the file."""
+    """Authorities and the pods' own certificate: each a Secret, its files, and the variables that name them."""
     objects = render(SECRETS)
-    for server, variable in (("mlflow", "MLFLOW_TRACKING_SERVER_CERT_PATH"), ("redis", "REDIS_CA_PATH")):
-        assert {"name": f"{server}-ca", "secret": {"secretName": f"{server}-ca"}} in pod(objects)["volumes"]
-        mount = {"name": f"{server}-ca", "mountPath": f"/etc/{server}-ca", "readOnly": True}
-        assert mount in container(objects)["volumeMounts"]
-        assert env(objects)[variable]["value"] == f"/etc/{server}-ca/ca.crt"
+    files = {
+        "MLFLOW_TRACKING_SERVER_CERT_PATH": "mlflow-ca/ca.crt", "REDIS_CA_FILE": "redis-ca/ca.crt",
+        "REDIS_CERT_FILE": "redis-client/tls.crt", "REDIS_KEY_FILE": "redis-client/tls.key",
+    }
+    for variable, file in files.items():
+        secret = file.partition("/")[0]
+        assert {"name": secret, "secret": {"secretName": secret}} in pod(objects)["volumes"]
+        assert {"name": secret, "mountPath": f"/etc/{secret}", "readOnly": True} in container(objects)["volumeMounts"]
+        assert env(objects)[variable]["value"] == f"/etc/{file}"
         assert variable not in env(render())
 
 
 def test_the_cache_is_told_how_to_reach_redis(render: Render) -> None:
-    """Cluster, prefix and the time budget; without a Secret no Redis at all."""
-    found = env(render({"redis": {"secret": "r", "cluster": True, "prefix": "shop:", "budgetMilliseconds": 20}}))
-    told = {name: found[name]["value"] for name in ("REDIS_CLUSTER", "REDIS_PREFIX", "SERVING_CACHE_BUDGET_MS")}
-    assert told == {"REDIS_CLUSTER": "true", "REDIS_PREFIX": "shop:", "SERVING_CACHE_BUDGET_MS": "20"}
-    assert not {"REDIS_URL", "REDIS_CLUSTER"} & env(render()).keys()
+    """Cluster, prefix, what Redis may cost and keep; without a Secret no Redis at all."""
+    redis = {"secret": "r", "cluster": True, "prefix": "shop:", "budgetMilliseconds": 20, "ttlSeconds": 2592000}
+    found = env(render({"redis": redis}))
+    told = {name[6:]: one["value"] for name, one in found.items() if name.startswith("REDIS_") and "value" in one}
+    assert told == {
+        "CLUSTER": "true", "PREFIX": "shop:", "BUDGET_MS": "20", "TTL_SECONDS": "2592000", "MAY_EVICT": "false",
+    }
+    assert not [name for name in env(render()) if "REDIS" in name]

@@ -44,7 +44,7 @@ def test_the_chart_makes_no_secret(render: Render) -> None:
     objects = render(SECRETS)
     assert not {"Secret", "ConfigMap"} & kinds(objects)
     mounted = {one["secret"]["secretName"] for one in pod(objects)["volumes"] if "secret" in one}
-    assert mounted == {"mlflow-ca", "redis-ca"}
+    assert mounted == {"mlflow-ca", "redis-ca", "redis-client"}
     assert "envFrom" not in container(objects)
 
 

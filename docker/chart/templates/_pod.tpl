@@ -10,8 +10,6 @@
 - {name: SERVING_DRAIN_SECONDS, value: {{ .Values.rollout.drainSeconds | quote }}}
 - {name: SERVING_LINGER_SECONDS, value: {{ .Values.rollout.lingerSeconds | quote }}}
 - {name: SERVING_REQUIRE_DIGEST, value: {{ .Values.model.requireDigest | quote }}}
-- {name: SERVING_CACHE_BUDGET_MS, value: {{ .Values.redis.budgetMilliseconds | quote }}}
-- {name: REDIS_PREFIX, value: {{ .Values.redis.prefix | quote }}}
 {{- with .Values.logKeySecret }}
 {{ include "env.secret" (dict "env" "SERVING_LOG_KEY" "secret" . "key" "key") }}
 {{- end }}
@@ -29,10 +27,18 @@
 {{ include "env.secret" (dict "env" "REDIS_USERNAME" "secret" .secret "key" .usernameKey) }}
 {{ include "env.secret" (dict "env" "REDIS_PASSWORD" "secret" .secret "key" .passwordKey) }}
 - {name: REDIS_CLUSTER, value: {{ .cluster | quote }}}
+- {name: REDIS_PREFIX, value: {{ .prefix | quote }}}
+- {name: REDIS_BUDGET_MS, value: {{ int64 .budgetMilliseconds | quote }}}
+- {name: REDIS_TTL_SECONDS, value: {{ int64 .ttlSeconds | quote }}}
+- {name: REDIS_MAY_EVICT, value: {{ .mayEvict | quote }}}
 {{- if .caSecret }}
-- {name: REDIS_CA_PATH, value: /etc/redis-ca/ca.crt}
+- {name: REDIS_CA_FILE, value: /etc/redis-ca/ca.crt}
 {{- end }}
-{{- else if .caSecret }}{{ fail "redis: caSecret without secret: name the Secret that holds the URL, too" }}
+{{- if .clientSecret }}
+- {name: REDIS_CERT_FILE, value: /etc/redis-client/tls.crt}
+- {name: REDIS_KEY_FILE, value: /etc/redis-client/tls.key}
+{{- end }}
+{{- else if or .caSecret .clientSecret }}{{ fail "redis: caSecret or clientSecret without secret: name the Secret that holds the URL, too" }}
 {{- end }}
 {{- end }}
 {{- with .Values.extraEnv }}
@@ -90,14 +96,25 @@ preStop:
 {{ toYaml $resources }}
 {{- end -}}
 
+{{/* Secrets that are files, by volume. */}}
+{{- define "serve.files" -}}
+{{- with .Values.mlflow.caSecret }}
+mlflow-ca: {{ . }}
+{{- end }}
+{{- with .Values.redis.caSecret }}
+redis-ca: {{ . }}
+{{- end }}
+{{- with .Values.redis.clientSecret }}
+redis-client: {{ . }}
+{{- end }}
+{{- end -}}
+
 {{- define "serve.mounts" -}}
 - {name: tmp, mountPath: /tmp}
 # mountPath takes no variables; the directory per pod comes from subPathExpr.
 - {name: model-cache, mountPath: /tmp/model_cache, subPathExpr: $(POD_NAME)}
-{{- range $server := list "mlflow" "redis" }}
-{{- if (index $.Values $server).caSecret }}
-- {name: {{ $server }}-ca, mountPath: /etc/{{ $server }}-ca, readOnly: true}
-{{- end }}
+{{- range $name, $secret := fromYaml (include "serve.files" .) }}
+- {name: {{ $name }}, mountPath: /etc/{{ $name }}, readOnly: true}
 {{- end }}
 {{- if .Values.gpus }}
 - {name: shm, mountPath: /dev/shm}
@@ -108,11 +125,9 @@ preStop:
 - name: tmp
   emptyDir: {}
 - name: model-cache {{- include "serve.cache" . | nindent 2 }}
-{{- range $server := list "mlflow" "redis" }}
-{{- with (index $.Values $server).caSecret }}
-- name: {{ $server }}-ca
-  secret: {secretName: {{ . }}}
-{{- end }}
+{{- range $name, $secret := fromYaml (include "serve.files" .) }}
+- name: {{ $name }}
+  secret: {secretName: {{ $secret }}}
 {{- end }}
 {{- if .Values.gpus }}
 # PyTorch's processes share tensors there; a container's own has 64 MiB.
