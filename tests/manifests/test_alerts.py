@@ -168,6 +168,18 @@ def test_a_version_without_requests_gives_no_baseline_of_nothing(scenario: Make)
     assert found.disagreement() == ""
 
 
+def test_a_quiet_hour_does_not_spoil_the_baseline(scenario: Make) -> None:
+    """Requests came for half of the hour before: the mean is over those, not "no number" for the whole."""
+    found = scenario()
+    busy = HOUR * 3 // 4
+    for kind, each in (("sum", 3), ("count", 15)):
+        found.add(f"{LATENCY}_{kind}", f"0+{each}x{busy}", f"{each * busy}x{3 * HOUR}", model_name=MODEL,
+                  model_version="1", pod="a")
+    served(found, "2", 0.5, begins=2 * HOUR)
+    found.expect(132, "RagLatencyAfterVersionChange", "2")
+    assert found.disagreement() == ""
+
+
 def keys(found: Scenario, version: str, number: str, expected: int | None = None, pod: str = "a") -> None:
     labels = {"model_name": MODEL, "model_version": version, "pod": pod}
     found.add("rag_cache_keys", number, **labels)

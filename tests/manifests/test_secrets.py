@@ -59,6 +59,7 @@ def plain(name: str) -> dict[str, Any]:
         "MLFLOW_TRACKING_PASSWORD", "MLFLOW_TRACKING_TOKEN", "REDIS_URL", "REDIS_PASSWORD", "SERVING_LOG_KEY",
     )),
     {"extraEnv": [{"name": "DB_PASSWORD", "valueFrom": {"configMapKeyRef": {"name": CANARY, "key": "k"}}}]},
+    {"extraEnv": [{"name": "DB_PASSWORD", "value": CANARY, "valueFrom": {"secretKeyRef": {"name": "n", "key": "k"}}}]},
     {"extraEnv": [{"name": "HTTPS_PROXY", "value": f"http://me:{CANARY}@proxy:3128"}]},
     {"extraEnv": [{"name": "REDIS", "value": f"redis://:{CANARY}@redis:6379/0"}]},
     {"mlflow": {"trackingUri": f"http://me:{CANARY}@mlflow:5000"}},
