@@ -16,19 +16,20 @@ from .conftest import wait_until
 SERVER = """
 import sys, time
 from pathlib import Path
-from airflow_provider_ragops.workloads.serving.__main__ import serve
+from airflow_provider_ragops.workloads.serving.server import serve
 from airflow_provider_ragops.workloads.serving.app import create_app
-from airflow_provider_ragops.workloads.serving.model import Answer
+from airflow_provider_ragops.workloads.serving.answer import Answer
 from airflow_provider_ragops.workloads.serving.settings import Settings
 
 class Slow:
-    name, version = "M", "3"
+    name, version, retriever = "M", "3", None
     def answer(self, body, content_type):
         print("predicting", flush=True)
         time.sleep(1.5)
         return Answer('{"predictions": [1]}', 200)
 
-serve(create_app(Settings("M", "3", "http://unused", Path("unused")), load=lambda _: Slow()), int(sys.argv[1]), 10)
+serve(create_app(Settings("M", "3", "http://unused", Path("unused")), load=lambda _: Slow()), int(sys.argv[1]), 10,
+      float(sys.argv[2]))
 """
 
 
@@ -48,7 +49,7 @@ def is_ready(address: str) -> bool:
 def test_a_request_in_flight_at_sigterm_is_answered() -> None:
     """R5: the pod is told to stop while it predicts: the answer still comes, then the process ends."""
     address = f"http://127.0.0.1:{(port := free_port())}"
-    process = subprocess.Popen([sys.executable, "-c", SERVER, str(port)], stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen([sys.executable, "-c", SERVER, str(port), "0.3"], stdout=subprocess.PIPE, text=True)
     try:
         wait_until(lambda: is_ready(address))
         with ThreadPoolExecutor(1) as pool:
