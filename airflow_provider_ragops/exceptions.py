@@ -17,6 +17,7 @@
     │   └── WorkloadFailedError          no node, evicted, deleted, crashed           (later)
     ├── RegistryError                    MLflow answered with something impossible
     │   └── VersionMissingError          there is no such model version: never registered, or deleted
+    ├── CacheKeyCollisionError           a version's keys in Redis belong to another model or training run
     ├── LockError
     │   ├── LockHeldError                someone else holds it                       (later)
     │   ├── LockLostError                the lease ran out while we worked           (later)
@@ -145,6 +146,10 @@ class RegistryError(RagopsError):
 
 class VersionMissingError(RegistryError):
     """There is no such model version: it was never registered, or was deleted."""
+
+
+class CacheKeyCollisionError(RagopsError):
+    """The marker of a version's keys in Redis names another model, training run or dimension than the loaded one."""
 
 
 class LockError(RagopsError):

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 from starlette.routing import Route
 
 from airflow_provider_ragops.workloads.serving import endpoints, model
-from airflow_provider_ragops.workloads.serving.caching import open_cache
+from airflow_provider_ragops.workloads.serving.caching import Open, without_cache
 from airflow_provider_ragops.workloads.serving.invocations import Closing, Invocations
 from airflow_provider_ragops.workloads.serving.loading import make_ready
 from airflow_provider_ragops.workloads.serving.logs import keep_data_out
 from airflow_provider_ragops.workloads.serving.metrics import Metrics
 from airflow_provider_ragops.workloads.serving.openapi import describe
-from airflow_provider_ragops.workloads.serving.readiness import Open, attacher, watch_marker
+from airflow_provider_ragops.workloads.serving.readiness import attacher, watch_marker
 from airflow_provider_ragops.workloads.serving.service import Service
 from airflow_provider_ragops.workloads.serving.state import ServingState
 from airflow_provider_ragops.workloads.serving.workers import Workers
@@ -35,9 +35,11 @@ def create_app(
     settings: Settings,
     load: Callable[[Settings], model.LoadedModel] = model.load,
     wait: Callable[[float], bool] | None = None,
-    opened: Open = open_cache,
+    opened: Open = without_cache,
 ) -> FastAPI:
     """Build the app; loading starts when it starts. ``wait(seconds)`` between tries returns True to give up.
+
+    :param opened: gives a loaded version its cache.
 
     Everything that belongs to the version lives on ``app.state``: ``serving`` (the state) and ``service``.
     """

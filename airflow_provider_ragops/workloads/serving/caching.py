@@ -1,8 +1,7 @@
-"""What the RAG path needs of a cache, the one that caches nothing, and how a loaded version gets its own."""
+"""What the RAG path needs of a cache, and the one that caches nothing."""
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -10,8 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from airflow_provider_ragops.workloads.serving.model import LoadedModel
     from airflow_provider_ragops.workloads.serving.settings import Settings
-
-log = logging.getLogger(__name__)
 
 Build = Callable[[], Awaitable[Any]]
 
@@ -54,8 +51,9 @@ class NoCache:
         return None
 
 
-def open_cache(settings: Settings, loaded: LoadedModel) -> Cache:
-    """The cache of a RAG model, where the pod has a Redis; other models have nothing to cache."""
-    if loaded.retriever is None or not settings.redis_url:
-        return NoCache(loaded.version)
-    raise NotImplementedError
+Open = Callable[["Settings", "LoadedModel"], Cache]
+"""Gives a loaded version its cache; called on the event loop, once per load."""
+
+
+def without_cache(_: Settings, loaded: LoadedModel) -> Cache:
+    return NoCache(loaded.version)

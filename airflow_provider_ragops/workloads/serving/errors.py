@@ -37,6 +37,7 @@ CODES: dict[type[Exception], Code] = {
     exceptions.EmbeddingDimensionError: Code("embedding_dimension_mismatch", 503, "TEMPORARILY_UNAVAILABLE", 5),
     exceptions.TokenizerError: Code("tokenizer_mismatch", 503, "TEMPORARILY_UNAVAILABLE", 5),
     exceptions.CacheUnavailableError: Code("cache_unavailable", 503, "TEMPORARILY_UNAVAILABLE", 5),
+    exceptions.CacheKeyCollisionError: Code("cache_key_collision", 503, "TEMPORARILY_UNAVAILABLE", 5),
     exceptions.NotReadyError: Code("not_ready", 503, "TEMPORARILY_UNAVAILABLE", 1),
     exceptions.AnswerTimeoutError: Code("timeout", 504, "DEADLINE_EXCEEDED"),
 }

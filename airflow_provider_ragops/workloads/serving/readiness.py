@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from airflow_provider_ragops.exceptions import RagopsError, RegistryError
-from airflow_provider_ragops.workloads.serving.caching import Cache, NoCache, open_cache
+from airflow_provider_ragops.workloads.serving.caching import Cache, NoCache, Open, without_cache
 from airflow_provider_ragops.workloads.serving.checks import check_retriever, metadata_of
 from airflow_provider_ragops.workloads.serving.errors import CODES
 from airflow_provider_ragops.workloads.serving.questions import Questions, answer_questions
@@ -17,12 +17,9 @@ from airflow_provider_ragops.workloads.serving.questions import Questions, answe
 if TYPE_CHECKING:
     from airflow_provider_ragops.workloads.serving.model import LoadedModel
     from airflow_provider_ragops.workloads.serving.service import Service
-    from airflow_provider_ragops.workloads.serving.settings import Settings
     from airflow_provider_ragops.workloads.serving.state import ServingState
 
 log = logging.getLogger(__name__)
-
-Open = Callable[["Settings", "LoadedModel"], Cache]
 
 ATTACH_SECONDS = 60.0
 CLAIM_SECONDS = 5.0
@@ -31,7 +28,7 @@ DUMMY = Questions(("What is this about, and who wrote it?",), None)
 
 
 def attacher(
-    service: Service, loop: asyncio.AbstractEventLoop, opened: Open = open_cache
+    service: Service, loop: asyncio.AbstractEventLoop, opened: Open = without_cache
 ) -> Callable[[LoadedModel], dict[str, str]]:
     """For the loading thread: runs :func:`attach` on the event loop, where the cache lives."""
 
@@ -41,7 +38,7 @@ def attacher(
     return run
 
 
-async def attach(service: Service, loaded: LoadedModel, opened: Open = open_cache) -> dict[str, str]:
+async def attach(service: Service, loaded: LoadedModel, opened: Open = without_cache) -> dict[str, str]:
     """Give the version its cache, and check that it answers; returns what agreed.
 
     :raises RagopsError: what keeps the pod from being ready. A Redis that does not answer does not.

@@ -57,7 +57,7 @@ class Settings:
     ``model_version`` is empty until a release assigns one. ``drain_seconds``: from SIGTERM to the end of the last
     request in flight; must end within the grace period. ``linger_seconds``: how many of them new requests are still
     answered, with ``Connection: close``. ``require_digest``: refuse versions that carry no model digest.
-    ``redis_url``: empty means no cache. ``log_key``: keys the hash of customer ids in the log.
+    ``log_key``: keys the hash of customer ids in the log.
     """
 
     model_name: str
@@ -69,8 +69,6 @@ class Settings:
     linger_seconds: int = 2
     require_digest: bool = False
     request_log: bool = True
-    redis_url: str = field(default="", repr=False)  # may hold a password
-    redis_prefix: str = ""
     log_key: str = field(default="", repr=False)
 
     def __post_init__(self) -> None:
@@ -91,8 +89,6 @@ class Settings:
             linger_seconds=_whole(environ, ENV_LINGER_SECONDS, cls.linger_seconds),
             require_digest=_flag(environ, ENV_REQUIRE_DIGEST, default=False),
             request_log=_flag(environ, ENV_REQUEST_LOG, default=True),
-            redis_url=environ.get(contract.ENV_REDIS_URL, "").strip(),
-            redis_prefix=environ.get(contract.ENV_REDIS_PREFIX, ""),
             log_key=environ.get(ENV_LOG_KEY, ""),
         )
 

@@ -23,12 +23,11 @@ def test_everything_set() -> None:
         "SERVING_DRAIN_SECONDS": "9", "SERVING_REQUIRE_DIGEST": "true", "SERVING_QUEUE": "5",
         "SERVING_REQUEST_SECONDS": "7", "SERVING_MAX_BODY_BYTES": "1000", "SERVING_MAX_QUERIES": "6",
         "SERVING_MAX_QUERY_CHARACTERS": "80", "SERVING_LINGER_SECONDS": "1", "SERVING_REQUEST_LOG": "false",
-        "REDIS_URL": "redis://:secret@redis", "REDIS_PREFIX": "p:", "SERVING_LOG_KEY": "key",
+        "SERVING_LOG_KEY": "secret",
     }
     found = Settings.from_environ(LEAST | more)
     assert found == Settings(
-        "M", "3", "http://mlflow", Path("/cache"), Limits(2, 5, 7, 1000, 6, 80), 9, 1, True, False,
-        "redis://:secret@redis", "p:", "key",
+        "M", "3", "http://mlflow", Path("/cache"), Limits(2, 5, 7, 1000, 6, 80), 9, 1, True, False, "secret",
     )
     assert "secret" not in repr(found)
 
