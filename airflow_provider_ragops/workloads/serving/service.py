@@ -52,7 +52,7 @@ class Service:
     clock: Callable[[], float] = field(default=time.perf_counter)
 
     async def answer(self, asked: Invocation) -> Answer:
-        """Never raises but for a cancelled task; every refusal has its code from the one table."""
+        """Never raises, but when its task is cancelled in a process that goes on."""
         started = self.clock()
         self.metrics.begun()
         health, customer = self.state.health, ""
@@ -62,6 +62,10 @@ class Service:
             answer, customer = await self._within_limits(loaded, asked)
         except ServingError as error:
             answer = error_answer(error)
+        except asyncio.CancelledError:
+            if not self.state.draining:
+                raise
+            answer = error_answer(_drained(health))  # the drain is over: the task ends in any case, so with an answer
         except Exception as error:  # the boundary: a caller gets JSON whatever happens
             log.error("not answered", extra=_where(error))  # noqa: TRY400
             answer = error_answer(error)
@@ -126,6 +130,13 @@ class Service:
         if customer:
             more["customer"] = pseudonym(self.state.settings.log_key, customer)  # type: ignore[assignment]
         log.info("answered", extra=more)
+
+
+def _drained(health: Health) -> NotReadyError:
+    return NotReadyError(
+        f"model {health.model_name}", expected="an answer before the pod's drain ended", seen="none yet",
+        action="Ask again: another pod answers.",
+    )
 
 
 def _where(error: BaseException) -> dict[str, str]:

@@ -49,7 +49,9 @@ class Retriever:
 
     def compose(self, question: str, sub_queries: Sequence[str], hits: Any) -> Any:
         first = [found[0] for found in hits]
-        sources = tuple(SimpleNamespace(id=hit.passage, title=f"Passage {hit.passage}", score=hit.score) for hit in first)
+        sources = tuple(
+            SimpleNamespace(id=hit.passage, title=f"Passage {hit.passage}", score=hit.score) for hit in first
+        )
         return SimpleNamespace(text=" ".join(PASSAGES[int(hit.passage)] for hit in first), sources=sources)
 
     def check(self) -> None:

@@ -15,7 +15,7 @@ ROOT = Path(airflow_provider_ragops.__file__).parents[1]
 
 
 def test_every_serving_error_has_one_row() -> None:
-    """A new error without a code would be told as a server's fault; two errors with one code could not be told apart."""
+    """A new error without a code would be told as a server's fault; two with one code could not be told apart."""
     kinds = {kind for kind in vars(exceptions).values() if isinstance(kind, type) and issubclass(kind, ServingError)}
     assert kinds <= set(CODES)
     assert len({row.code for row in CODES.values()}) == len(CODES)

@@ -57,7 +57,7 @@ def test_what_is_no_question_is_refused(body: bytes) -> None:
 @pytest.mark.parametrize("queries", [["a"] * 4, ["word " * 20_000]], ids=["too many", "20,000 words"])
 def test_too_much_is_refused_by_size(queries: list[str]) -> None:
     """The limit is named."""
-    with pytest.raises(TooLargeError, match="at most (3|20)"):
+    with pytest.raises(TooLargeError, match=r"at most (3|20)"):
         read_questions("model M version 3", json.dumps({"queries": queries}).encode(), LIMITS)
 
 
@@ -112,7 +112,8 @@ def test_all_sub_queries_are_searched_at_once() -> None:
 def test_two_questions_of_one_customer_do_not_share_an_answer() -> None:
     """The key has the question: the second one is not answered with the first one's decomposition."""
     cache = MemoryCache()
-    first, second = (json.loads(ask(Questions((text,), "7"), cache).body)["answers"][0] for text in ("refunds", "cards"))
+    bodies = [ask(Questions((text,), "7"), cache).body for text in ("refunds", "cards")]
+    first, second = (json.loads(body)["answers"][0] for body in bodies)
     assert (first["sub_queries"], second["sub_queries"]) == (["refunds"], ["cards"])
 
 

@@ -51,7 +51,7 @@ def test_calls_beyond_the_queue_are_refused_at_once() -> None:
 
 
 def test_a_call_that_nobody_waits_for_keeps_its_place_until_it_ends() -> None:
-    """C9: a model that hangs makes the pod refuse, not collect threads; a waiting call that was given up never begins."""
+    """C9: a model that hangs makes the pod refuse, not collect threads; a given-up call that waits is not begun."""
     workers, gate, begun = Workers(1, 1), Event(), []
 
     def work(number: int) -> None:
