@@ -79,14 +79,15 @@ class Settings:
     @classmethod
     def from_environ(cls, environ: Mapping[str, str]) -> Settings:
         """:raises ConfigurationError: when a variable is missing or is not what it must be."""
+        drain = _whole(environ, ENV_DRAIN_SECONDS, cls.drain_seconds)
         return cls(
             model_name=_required(environ, contract.ENV_MODEL_NAME),
             model_version=environ.get(contract.ENV_MODEL_VERSION, "").strip(),
             tracking_uri=_required(environ, contract.ENV_TRACKING_URI),
             cache_dir=Path(environ.get(contract.ENV_MODEL_CACHE) or DEFAULT_CACHE),
             limits=Limits.from_environ(environ),
-            drain_seconds=_whole(environ, ENV_DRAIN_SECONDS, cls.drain_seconds),
-            linger_seconds=_whole(environ, ENV_LINGER_SECONDS, cls.linger_seconds),
+            drain_seconds=drain,
+            linger_seconds=_whole(environ, ENV_LINGER_SECONDS, min(cls.linger_seconds, drain - 1), least=0),
             require_digest=_flag(environ, ENV_REQUIRE_DIGEST, default=False),
             request_log=_flag(environ, ENV_REQUEST_LOG, default=True),
             log_key=environ.get(ENV_LOG_KEY, ""),
@@ -103,10 +104,10 @@ def _required(environ: Mapping[str, str], name: str) -> str:
     raise _refused(name, "a value", "nothing")
 
 
-def _whole(environ: Mapping[str, str], name: str, default: int) -> int:
+def _whole(environ: Mapping[str, str], name: str, default: int, least: int = 1) -> int:
     text = environ.get(name) or str(default)
-    if not (text.isascii() and text.isdecimal()) or int(text) < 1:
-        raise _refused(name, "a whole number above 0", repr(text))
+    if not (text.isascii() and text.isdecimal()) or int(text) < least:
+        raise _refused(name, f"a whole number of at least {least}", repr(text))
     return int(text)
 
 

@@ -44,3 +44,8 @@ def test_a_bad_variable_is_named(name: str, value: str) -> None:
     """The variable, what it must be, and where to correct it."""
     with pytest.raises(ConfigurationError, match=f"environment variable {name}.*chart"):
         Settings.from_environ(LEAST | {name: value})
+
+
+def test_a_short_drain_has_a_shorter_linger() -> None:
+    """A chart that allows one second for the drain has none to linger; its pods still start."""
+    assert Settings.from_environ(LEAST | {"SERVING_DRAIN_SECONDS": "1"}).linger_seconds == 0
