@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from airflow_provider_ragops.exceptions import EmbeddingDimensionError, InvalidInputError, TooLargeError
 from airflow_provider_ragops.workloads.serving.answer import Answer
-from airflow_provider_ragops.workloads.serving.caching import Cache, Decomposition
+from airflow_provider_ragops.workloads.serving.cache.values import Decomposition
+from airflow_provider_ragops.workloads.serving.caching import Cache
 
 if TYPE_CHECKING:
     from airflow_provider_ragops.workloads.serving.model import LoadedModel
@@ -94,11 +95,11 @@ def _customer(subject: str, given: Any) -> str | None:
 
 async def answer_questions(asked: Questions, loaded: LoadedModel, cache: Cache, run: Run) -> Answer:
     """Answer every question, in order. ``run(function, *arguments)`` calls it in a worker."""
-    places = asyncio.Semaphore(SIDE_BY_SIDE)
+    places, budget = asyncio.Semaphore(SIDE_BY_SIDE), cache.budget()  # of Redis' time, for the whole request
 
     async def one(question: str) -> tuple[dict[str, Any], str, str]:
         async with places:
-            return await _answer(question, asked.customer_id, loaded, cache, run)
+            return await _answer(question, asked.customer_id, loaded, cache, run, budget)
 
     tasks = [asyncio.ensure_future(one(question)) for question in asked.queries]
     try:
@@ -113,7 +114,7 @@ async def answer_questions(asked: Questions, loaded: LoadedModel, cache: Cache, 
 
 
 async def _answer(
-    question: str, customer_id: str | None, loaded: LoadedModel, cache: Cache, run: Run
+    question: str, customer_id: str | None, loaded: LoadedModel, cache: Cache, run: Run, budget: Any
 ) -> tuple[dict[str, Any], str, str]:
     retriever = loaded.retriever
     assert retriever is not None  # noqa: S101  only RAG models are asked questions
@@ -122,13 +123,13 @@ async def _answer(
         found: Decomposition = await run(_decompose, retriever, question)
         return found
 
-    split, first = await cache.decomposition(customer_id, question, decomposed)
+    split, first = await cache.decomposition(customer_id, question, decomposed, budget=budget)
     _check_dimension(loaded, retriever, split)
 
     async def searched() -> Any:
         return await run(retriever.search, split.vectors)
 
-    hits, second = await cache.hits(split.sub_queries, searched)
+    hits, second = await cache.hits(split.sub_queries, searched, budget=budget)
     answer = await run(retriever.compose, question, split.sub_queries, hits)
     sources = [{"id": source.id, "title": source.title, "score": float(source.score)} for source in answer.sources]
     told = {"text": answer.text, "sources": sources, "sub_queries": list(split.sub_queries)}

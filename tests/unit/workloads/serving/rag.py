@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider_ragops.workloads.serving.caching import Build, Decomposition
+from airflow_provider_ragops.workloads.serving.cache.values import Decomposition
+from airflow_provider_ragops.workloads.serving.caching import Build
 from airflow_provider_ragops.workloads.serving.model import LoadedModel
 
 PASSAGES = ("Refunds take five days.", "Fees are listed yearly.", "Cards are sent by post.")
@@ -85,13 +86,18 @@ class MemoryCache:
     claims: int = 0
     closed: bool = False
 
-    async def decomposition(self, customer_id: str | None, question: str, build: Build) -> tuple[Decomposition, str]:
+    def budget(self) -> None:
+        return None
+
+    async def decomposition(
+        self, customer_id: str | None, question: str, build: Build, *, budget: Any = None
+    ) -> tuple[Decomposition, str]:
         if customer_id is None:
             return await build(), "bypass"
         return await self._kept((customer_id, question), build)
 
-    async def hits(self, sub_queries: tuple[str, ...], build: Build) -> tuple[Any, str]:
-        return await self._kept(sub_queries, build)
+    async def hits(self, sub_queries: tuple[str, ...], search: Build, *, budget: Any = None) -> tuple[Any, str]:
+        return await self._kept(sub_queries, search)
 
     async def _kept(self, key: Any, build: Build) -> tuple[Any, str]:
         if key in self.kept:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from airflow_provider_ragops.exceptions import EmbeddingDimensionError, InvalidInputError, TooLargeError
-from airflow_provider_ragops.workloads.serving.caching import Decomposition
+from airflow_provider_ragops.workloads.serving.cache.values import Decomposition
 from airflow_provider_ragops.workloads.serving.questions import (
     SIDE_BY_SIDE,
     Questions,
@@ -121,7 +121,7 @@ def test_vectors_of_another_dimension_are_never_searched() -> None:
     """C7: a cache that gave another version's vectors is an error with its code, not an answer."""
 
     class Foreign(MemoryCache):
-        async def decomposition(self, customer_id: Any, question: str, build: Any) -> Any:
+        async def decomposition(self, customer_id: Any, question: str, build: Any, **more: Any) -> Any:
             return Decomposition((question,), np.zeros((1, 512), dtype="float32")), "hit"
 
     retriever = Retriever()
@@ -135,7 +135,7 @@ def test_questions_of_one_request_are_answered_side_by_side_but_not_all_at_once(
     seen = {"now": 0, "most": 0}
 
     class Slow(MemoryCache):
-        async def decomposition(self, customer_id: Any, question: str, build: Any) -> Any:
+        async def decomposition(self, customer_id: Any, question: str, build: Any, **more: Any) -> Any:
             seen["now"] += 1
             seen["most"] = max(seen["most"], seen["now"])
             await asyncio.sleep(0.01)
