@@ -13,7 +13,7 @@ DEMO := exec env PYTHONPATH=docker $(BIN)/python -m demo
 # Named by what was installed: a change of either file installs again, anything else skips.
 STAMP := $(VENV)/.installed-$(shell cat constraints.txt pyproject.toml | sha256sum | cut -c1-16)
 
-.PHONY: help venv lint test nightly mutants demo demo-down cluster cluster-down images clean
+.PHONY: help venv lint test nightly bench mutants demo demo-down cluster cluster-down images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -45,6 +45,9 @@ test: venv ## every test but the nightly ones; brings up the local cluster (ARGS
 nightly: venv ## the tests that are too long for `make test`
 	# pytest ends with 5 where no test is marked nightly.
 	$(BIN)/python -m pytest -m nightly --evidence=build/evidence-nightly.json $(ARGS) || [ $$? = 5 ]
+
+bench: venv ## benchmarks against the peers: one JSON object a line (ARGS= passes arguments)
+	@$(BIN)/python -m tests.benchmarks.serving $(ARGS)
 
 mutants: venv ## seeded faults: each must make a test fail (ARGS= words that choose some of them)
 	$(BIN)/python -m tests.mutants $(ARGS)

@@ -25,6 +25,15 @@ ENV_MODEL_VERSION = "MODEL_VERSION"
 ENV_TRACKING_URI = "MLFLOW_TRACKING_URI"
 ENV_REDIS_URL = "REDIS_URL"
 ENV_REDIS_PREFIX = "REDIS_PREFIX"
+ENV_REDIS_USERNAME = "REDIS_USERNAME"
+ENV_REDIS_PASSWORD = "REDIS_PASSWORD"  # noqa: S105  the name of the variable
+ENV_REDIS_CLUSTER = "REDIS_CLUSTER"
+ENV_REDIS_CA = "REDIS_CA_FILE"
+ENV_REDIS_CERT = "REDIS_CERT_FILE"
+ENV_REDIS_KEY = "REDIS_KEY_FILE"
+ENV_REDIS_MAY_EVICT = "REDIS_MAY_EVICT"
+ENV_REDIS_BUDGET = "REDIS_BUDGET_MS"
+ENV_REDIS_TTL = "REDIS_TTL_SECONDS"
 ENV_MODEL_CACHE = "MODEL_CACHE_DIR"
 ENV_ATTEMPT = "RAGOPS_ATTEMPT"
 ENV_GIT_COMMIT = "RAGOPS_GIT_COMMIT"
@@ -310,6 +319,29 @@ class TrainingResult(TypedDict):
 
 def decompose_key(prefix: str, version: str, customer_id: str, query_digest: str) -> str:
     return f"{prefix}rag_decompose:v{version}:customer_id={customer_id}:{query_digest}"
+
+
+def customer_part(customer_id: str, *, is_tag: bool = False) -> str:
+    """How a customer's id stands in a key: as it is where it is short and plain, else ``~`` and a digest of it.
+
+    So a key never holds a brace, a glob character, a line break or a megabyte that a caller chose.
+
+    :param is_tag: write it in braces, as the hash tag of a cluster: one slot per customer.
+    """
+    plain = customer_id if _PLAIN.fullmatch(customer_id) else f"~{text_digest(customer_id).hex()[:32]}"
+    return f"{{{plain}}}" if is_tag else plain
+
+
+_PLAIN = re.compile(r"[0-9A-Za-z_.@-]{1,64}")
+
+
+def text_digest(*parts: str) -> bytes:
+    """SHA-256 of texts in order; other texts, or the same ones cut elsewhere, give another digest."""
+    total = hashlib.sha256()
+    for part in parts:
+        raw = part.encode(errors="surrogatepass")  # JSON can carry half of a surrogate pair
+        total.update(len(raw).to_bytes(8, "big") + raw)
+    return total.digest()
 
 
 def store_prefix(prefix: str, version: str) -> str:
