@@ -41,7 +41,7 @@ class OwnRedis:
 
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
-        self.background.stop(self.service.name)
+        self.background._children.pop(self.service.name).wait(10)  # what is dead already, stop() does not wait for
 
     def start(self) -> None:
         """On the same port; empty."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import zlib
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field, replace
@@ -51,7 +52,7 @@ class Pod:
 
     def split(self, question: str) -> Decomposition:
         label = f"{self.identity.model} {self.identity.version} {self.identity.run}: {question}"
-        seed = np.random.default_rng(abs(hash((label, self.identity.dimension))))
+        seed = np.random.default_rng(zlib.crc32(label.encode(errors="surrogatepass")))
         return Decomposition((label, question), seed.random((2, self.identity.dimension), np.float32))
 
     def found(self, sub_query: str) -> tuple[Hit, ...]:
