@@ -10,8 +10,8 @@ PIP_VERSION := 26.3
 BIN := $(VENV)/bin
 # exec: a signal for this process must reach Python, which ends what it started.
 DEMO := exec env PYTHONPATH=docker $(BIN)/python -m demo
-# Named by what was installed: a change of either file installs again, anything else skips.
-STAMP := $(VENV)/.installed-$(shell cat constraints.txt pyproject.toml | sha256sum | cut -c1-16)
+# Named by what was installed: a change of any of these files installs again, anything else skips.
+STAMP := $(VENV)/.installed-$(shell cat constraints.txt pyproject.toml docker/requirements-encoder.txt | sha256sum | cut -c1-16)
 
 .PHONY: help venv lint test nightly bench mutants demo demo-down cluster cluster-down images clean
 
@@ -30,6 +30,7 @@ $(STAMP):
 	@$(BIN)/python -m pip install --quiet pip==$(PIP_VERSION)
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt \
 	  --editable '.[all]' --group test --group lint
+	@$(BIN)/python -m pip install --quiet --no-deps --requirement docker/requirements-encoder.txt
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 

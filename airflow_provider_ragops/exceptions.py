@@ -12,6 +12,10 @@
     ├── DataError                        data that must not go further
     │   ├── ContractViolationError       a partition breaks its contract
     │   ├── LeakageError                 a training row knows the future
+    │   ├── ModelFilesError              files of a RAG model are missing, cut short, or do not belong together
+    │   ├── EncoderError                 the image's base encoder is missing, or not the one a version was made with
+    │   ├── EmbeddingDimensionError      vectors of another dimension than the loaded version's
+    │   ├── TokenizerError               a tokenizer whose vocabulary is not the loaded version's
     │   └── MaterializationError         the online store does not hold what was written (later)
     ├── TrainingError                    a training pod gave no proof of a complete model
     │   └── WorkloadFailedError          no node, evicted, deleted, crashed           (later)
@@ -122,6 +126,22 @@ class ContractViolationError(DataError):
 
 class LeakageError(DataError):
     """A training row carries a value from after its observation time."""
+
+
+class ModelFilesError(DataError):
+    """Files of a RAG model are missing, cut short, or do not belong together."""
+
+
+class EncoderError(DataError):
+    """The base encoder of the image is missing, or is not the one that a version was made with."""
+
+
+class EmbeddingDimensionError(DataError):
+    """Vectors of another dimension than the loaded version's."""
+
+
+class TokenizerError(DataError):
+    """A tokenizer whose vocabulary is not the loaded version's."""
 
 
 class MaterializationError(DataError):
