@@ -38,8 +38,6 @@
     │   ├── BodyTimeoutError             the request did not arrive in time              (later)
     │   ├── AnswerTimeoutError           the answer was not ready in time                (later)
     │   ├── InferenceError               the model failed on this input
-    │   ├── EmbeddingDimensionError      vectors of another dimension than the loaded version's
-    │   ├── TokenizerError               a tokenizer whose vocabulary is not the loaded version's
     │   └── CacheUnavailableError        the Redis cache can't be used                   (later)
     └── ReleaseError
         ├── ReleaseRefusedError          a check before the rollout said no; nothing was touched
@@ -255,14 +253,6 @@ class AnswerTimeoutError(ServingError):
 
 class InferenceError(ServingError):
     """The model raised on this input."""
-
-
-class EmbeddingDimensionError(ServingError):
-    """Vectors of another dimension than the loaded version's."""
-
-
-class TokenizerError(ServingError):
-    """A tokenizer whose vocabulary is not the loaded version's."""
 
 
 class CacheUnavailableError(ServingError):

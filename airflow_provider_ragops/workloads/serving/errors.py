@@ -51,7 +51,7 @@ def code_of(error: Exception) -> Code:
 def error_answer(error: Exception) -> Answer:
     """What the caller is told. Of errors that are not ours only the kind: their text may hold anything."""
     row = code_of(error)
-    told = isinstance(error, ServingError)
+    told = isinstance(error, tuple(CODES))
     message = str(error) if told else f"The server failed with {type(error).__name__}; its log says more."
     body = {"code": row.code, "error_code": row.mlflow, "message": message}
     details = error.details if isinstance(error, ServingError) else {}
