@@ -10,10 +10,10 @@ PIP_VERSION := 26.3
 BIN := $(VENV)/bin
 # exec: a signal for this process must reach Python, which ends what it started.
 DEMO := exec env PYTHONPATH=docker $(BIN)/python -m demo
-# Named by what was installed: a change of either file installs again, anything else skips.
-STAMP := $(VENV)/.installed-$(shell cat constraints.txt pyproject.toml | sha256sum | cut -c1-16)
+# Named by what was installed: a change of any of these files installs again, anything else skips.
+STAMP := $(VENV)/.installed-$(shell cat constraints.txt pyproject.toml docker/requirements-encoder.txt | sha256sum | cut -c1-16)
 
-.PHONY: help venv lint test nightly mutants demo demo-down cluster cluster-down images clean
+.PHONY: help venv lint test nightly bench mutants demo demo-down cluster cluster-down images clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,7 @@ $(STAMP):
 	@$(BIN)/python -m pip install --quiet pip==$(PIP_VERSION)
 	@$(BIN)/python -m pip install --quiet --constraint constraints.txt --build-constraint constraints.txt \
 	  --editable '.[all]' --group test --group lint
+	@$(BIN)/python -m pip install --quiet --no-deps --requirement docker/requirements-encoder.txt
 	@rm -f $(VENV)/.installed-*
 	@touch $@
 
@@ -45,6 +46,9 @@ test: venv ## every test but the nightly ones; brings up the local cluster (ARGS
 nightly: venv ## the tests that are too long for `make test`
 	# pytest ends with 5 where no test is marked nightly.
 	$(BIN)/python -m pytest -m nightly --evidence=build/evidence-nightly.json $(ARGS) || [ $$? = 5 ]
+
+bench: venv ## benchmarks against the peers: one JSON object a line (ARGS= passes arguments)
+	@$(BIN)/python -m tests.benchmarks.serving $(ARGS)
 
 mutants: venv ## seeded faults: each must make a test fail (ARGS= words that choose some of them)
 	$(BIN)/python -m tests.mutants $(ARGS)

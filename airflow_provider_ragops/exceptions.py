@@ -12,6 +12,10 @@
     ├── DataError                        data that must not go further
     │   ├── ContractViolationError       a partition breaks its contract
     │   ├── LeakageError                 a training row knows the future
+    │   ├── ModelFilesError              files of a RAG model are missing, cut short, or do not belong together
+    │   ├── EncoderError                 the image's base encoder is missing, or not the one a version was made with
+    │   ├── EmbeddingDimensionError      vectors of another dimension than the loaded version's
+    │   ├── TokenizerError               a tokenizer whose vocabulary is not the loaded version's
     │   └── MaterializationError         the online store does not hold what was written (later)
     ├── TrainingError                    a training pod gave no proof of a complete model
     │   └── WorkloadFailedError          no node, evicted, deleted, crashed           (later)
@@ -23,6 +27,18 @@
     │   ├── LockLostError                the lease ran out while we worked           (later)
     │   ├── FencedOutError               a newer token was seen on the target
     │   └── LockRecordError              the lock object holds something that is no lock record
+    ├── ServingError                     a serving pod can't answer; workloads/serving/errors.py has its code and status
+    │   ├── InvalidInputError            the request is no valid input
+    │   │   └── SignatureError           a column is missing or of another type than the model's signature says
+    │   ├── TooLargeError                the request is larger than the pod's limits
+    │   ├── ContentTypeError             the request's content type is not supported
+    │   ├── VersionNotServedError        the caller asked for another model or version than this pod serves
+    │   ├── NotReadyError                the pod serves no version yet, or no longer     (later)
+    │   ├── OverloadedError              as many requests wait as may                    (later)
+    │   ├── BodyTimeoutError             the request did not arrive in time              (later)
+    │   ├── AnswerTimeoutError           the answer was not ready in time                (later)
+    │   ├── InferenceError               the model failed on this input
+    │   └── CacheUnavailableError        the Redis cache can't be used                   (later)
     └── ReleaseError
         ├── ReleaseRefusedError          a check before the rollout said no; nothing was touched
         ├── RolloutFailedError           the candidate did not come up or answered badly; it was undone
@@ -110,6 +126,22 @@ class LeakageError(DataError):
     """A training row carries a value from after its observation time."""
 
 
+class ModelFilesError(DataError):
+    """Files of a RAG model are missing, cut short, or do not belong together."""
+
+
+class EncoderError(DataError):
+    """The base encoder of the image is missing, or is not the one that a version was made with."""
+
+
+class EmbeddingDimensionError(DataError):
+    """Vectors of another dimension than the loaded version's."""
+
+
+class TokenizerError(DataError):
+    """A tokenizer whose vocabulary is not the loaded version's."""
+
+
 class MaterializationError(DataError):
     """The online store does not answer with what was written."""
 
@@ -160,6 +192,73 @@ class FencedOutError(LockError):
 
 class LockRecordError(LockError):
     """The lock object holds something that is no lock record; it is never stolen."""
+
+
+class ServingError(RagopsError):
+    """Base of what a serving pod answers instead of a prediction.
+
+    ``details`` are further fields of the answer, for programs: which column, which version.
+    """
+
+    def __init__(
+        self, subject: str, *, expected: str, seen: str, action: str, details: dict[str, Any] | None = None
+    ) -> None:
+        super().__init__(subject, expected=expected, seen=seen, action=action)
+        self.details = details or {}
+
+
+class InvalidInputError(ServingError):
+    """The request is no valid input for the model."""
+
+
+class SignatureError(InvalidInputError):
+    """A column is missing, or of another type than the model's signature says; ``details`` names the columns."""
+
+
+class TooLargeError(ServingError):
+    """The request is larger than the pod's limits."""
+
+
+class ContentTypeError(ServingError):
+    """The content type of the request is not one that the pod reads."""
+
+
+class VersionNotServedError(ServingError):
+    """The caller asked for a model or version that this pod does not serve; another pod may."""
+
+
+class NotReadyError(ServingError):
+    """The pod serves no version yet, or no longer."""
+
+    permanent = False
+
+
+class OverloadedError(ServingError):
+    """As many requests wait as may: this one was not begun."""
+
+    permanent = False
+
+
+class BodyTimeoutError(ServingError):
+    """The caller took too long to send the request."""
+
+    permanent = False
+
+
+class AnswerTimeoutError(ServingError):
+    """The answer was not ready within the pod's time limit."""
+
+    permanent = False
+
+
+class InferenceError(ServingError):
+    """The model raised on this input."""
+
+
+class CacheUnavailableError(ServingError):
+    """The Redis cache can't be used: unreachable, or refused as it is set up."""
+
+    permanent = False
 
 
 class ReleaseError(RagopsError):

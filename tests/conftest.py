@@ -18,6 +18,8 @@ from pathlib import Path
 
 import prometheus_client  # noqa: F401 - before Feast, which switches it to its multi-process mode
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 # Airflow reads its home when it is imported: before any test module.
 AIRFLOW_HOME = Path(tempfile.mkdtemp(prefix="ragops-airflow-"))
@@ -36,6 +38,7 @@ from tests.server import Server  # noqa: E402
 
 os.environ.update(services.QUIET | services.airflow_env(AIRFLOW_HOME, ROOT / "dags"))
 
+SYSTEM = "tests/system/"
 PREPARATION: pytest.StashKey[Preparation] = pytest.StashKey()
 
 
@@ -55,17 +58,29 @@ def weight(item: pytest.Item) -> int:
     return 3 if needs[0] else 2 if needs[1] else 1 if services_used else 0
 
 
-def group(item: pytest.Item) -> str:
-    """What one process must run: a file, whose fixtures are shared; all system tests, which share one Airflow."""
-    folder = item.path.parent
-    return folder.name if folder.name == "system" else str(item.path.relative_to(ROOT))
+def unit(nodeid: str) -> str:
+    """What one process runs: a file, whose fixtures are shared, or all system tests, which share one Airflow."""
+    file = nodeid.partition("::")[0]
+    return SYSTEM if file.startswith(SYSTEM) else file
 
 
 @pytest.hookimpl(trylast=True)  # after the shuffle of pytest-randomly; the sort is stable
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=weight)
+    heaviest: dict[str, int] = {}
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(group(item)))
+        heaviest[unit(item.nodeid)] = max(weight(item), heaviest.get(unit(item.nodeid), 0))
+    # The system tests take longest: of what needs images they begin first, and the rest goes on beside them.
+    items.sort(key=lambda item: (heaviest[unit(item.nodeid)], unit(item.nodeid) != SYSTEM))
+
+
+class ByUnit(LoadScopeScheduling):
+    def _split_scope(self, nodeid: str) -> str:
+        return unit(nodeid)
+
+
+@pytest.hookimpl
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ByUnit:
+    return ByUnit(config, log)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -76,6 +91,14 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     config.stash[PREPARATION].end()
+    if not hasattr(config, "workerinput"):
+        end_services(config._tmp_path_factory.getbasetemp())
+
+
+def end_services(folder: Path) -> None:
+    """End what the session's processes left: after Ctrl-C a worker has ten seconds, and Airflow may take longer."""
+    for record in folder.glob("**/run/*.json"):
+        Background(record.parent.parent).stop(record.stem)
 
 
 @pytest.fixture(autouse=True, scope="module")

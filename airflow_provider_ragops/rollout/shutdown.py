@@ -9,7 +9,8 @@ Json = dict[str, Any]
 
 # Kubernetes' own, where a template names none.
 DEFAULT_GRACE_SECONDS = 30
-_SLEEP = re.compile(r"(?:^|[\s;&|])sleep\s+(\d+(?:\.\d+)?)([smhd]?)\b")
+# A sleep, or the wait of the serving image's own hook.
+_SLEEP = re.compile(r"(?:^|[\s;&|])(?:sleep|-m\s+\S+\.serving\.leaving)\s+(\d+(?:\.\d+)?)([smhd]?)\b")
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 

@@ -92,8 +92,8 @@ with DAG(
     description="Wait, validate, build features, train on a GPU, judge, release",
     doc_md=__doc__,
     # Partitioned by the day before the run: a plain cron schedule would give an empty data interval.
-    schedule=CronPartitionTimetable("0 2 * * *", timezone="UTC", run_offset=-1, key_format="%Y-%m-%d")
-    if settings.SCHEDULED else None,
+    schedule=CronPartitionTimetable(settings.SCHEDULE, timezone="UTC", run_offset=-1, key_format="%Y-%m-%d")
+    if settings.SCHEDULE else None,
     start_date=datetime(2026, 1, 1, tzinfo=timezone.utc),
     catchup=False,
     max_active_runs=1,

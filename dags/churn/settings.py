@@ -27,4 +27,6 @@ SERVING_NAMESPACE = os.environ.get("RAGOPS_SERVING_NAMESPACE", "ml-serving")
 REDIS_CONN = _optional("RAGOPS_REDIS_CONN")
 GPUS = int(os.environ.get("RAGOPS_GPUS", "1"))
 # Off where runs are only triggered: a just-unpaused DAG starts today's run and blocks the one slot.
-SCHEDULED = os.environ.get("RAGOPS_SCHEDULE", "on") == "on"
+_SCHEDULE = os.environ.get("RAGOPS_SCHEDULE", "on")
+#: A cron expression in UTC; empty where runs are only triggered.
+SCHEDULE = {"on": "0 2 * * *", "off": ""}.get(_SCHEDULE, _SCHEDULE)

@@ -24,7 +24,7 @@ class NoAnswer(DemoError):
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run: its id, its state, and the state of each task."""
+    """A run as it was last seen: its id, its state, and the state of each task."""
 
     dag: str
     run_id: str
@@ -81,6 +81,11 @@ class AirflowApi:
         """Start a run without a logical date, its params being ``conf``; returns the run's id."""
         body = {"logical_date": None, "conf": conf, "note": note or None}
         return str(self.call("POST", f"/dags/{dag}/dagRuns", body)["dag_run_id"])
+
+    def running(self, dag: str) -> list[Run]:
+        """The runs that are not over."""
+        found = self.call("GET", f"/dags/{dag}/dagRuns?state=running&state=queued&limit=20")["dag_runs"]
+        return [Run(dag, one["dag_run_id"], one["state"], {}) for one in found]
 
     def wait(self, dag: str, run_id: str, *, deadline: float, progress: Callable[[States], None]) -> Run:
         """Follow a run to its end; ``progress`` gets the tasks' states each time that they changed.

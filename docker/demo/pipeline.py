@@ -81,6 +81,8 @@ class Pipeline:
         return "no error in its log"
 
     def _run(self, conf: dict[str, Any]) -> Run:
+        for ahead in self._api.running(DAG):
+            self._say(f"  waits for run {ahead.run_id}, which has the DAG's one slot: {self._api.link(ahead)}")
         run_id = self._api.trigger(DAG, conf, note="make demo")
         shown: States = {}
 

@@ -87,6 +87,60 @@ def test_helm_changes_no_version(installed: Installed) -> None:
     assert served(installed) == ("4", '{"token": 2}', "4")
 
 
+#: What stands around the pods, and an autoscaler whose API an old server lacks.
+AROUND: dict[str, Any] = {
+    "networkPolicy": {"enabled": True, "egress": {"enabled": True}},
+    "ingress": {"enabled": True, "host": "models.example", "tlsSecret": "cert"},
+    "monitoring": {"podMonitor": True, "rules": True},
+    "service": {"port": 80},
+}
+
+
+def test_an_upgrade_starts_no_rollout_of_its_own(installed: Installed) -> None:
+    """R3: the same values, or what stands around the pods, leave the template of the released version as it is."""
+    installed.upgrade()
+    write(installed, Change('{"token": 5}', "5"))
+    before = installed.updater.read()
+    for values in ({}, AROUND, {}):
+        installed.upgrade(**values)
+        after = installed.updater.read()
+        assert after["spec"]["template"] == before["spec"]["template"]
+        assert after["metadata"]["generation"] == before["metadata"]["generation"]
+        assert after["metadata"]["annotations"][ANNOTATION_RELEASE] == '{"token": 5}'
+
+
+def test_an_upgrade_of_the_pods_keeps_the_version(installed: Installed) -> None:
+    """R3: times, Secrets and a GPU change the pods; the version that they serve stays the release's."""
+    write(installed, Change('{"token": 6}', "6"))
+    installed.upgrade(
+        gpus=1, redis={"secret": "redis-login", "caSecret": "redis-ca", "cluster": True}, requestSeconds=20,
+        rollout={"preStopSeconds": 9, "terminationGracePeriodSeconds": 60, "startupSeconds": 300},
+    )
+    pod = installed.updater.read()["spec"]["template"]["spec"]
+    container = pod["containers"][0]
+    assert served(installed)[:2] == ("6", '{"token": 6}')
+    assert container["lifecycle"]["preStop"]["exec"]["command"][-2:] == ["9", "3"]
+    assert (container["startupProbe"]["periodSeconds"], container["startupProbe"]["failureThreshold"]) == (1, 300)
+    assert {"name": "shm", "emptyDir": {"medium": "Memory", "sizeLimit": "1Gi"}} in pod["volumes"]
+    installed.upgrade()
+    assert served(installed)[:2] == ("6", '{"token": 6}')
+
+
+def test_what_is_switched_on_is_there(installed: Installed) -> None:
+    """The API server takes the network policy and the ingress; a cluster without Prometheus' operator gets no rules."""
+    installed.upgrade(**AROUND)
+    network = client.NetworkingV1Api(installed.api)
+    policy = network.read_namespaced_network_policy(NAME, installed.namespace, _request_timeout=10)
+    assert policy.spec.policy_types == ["Ingress", "Egress"]
+    ingress = network.read_namespaced_ingress(NAME, installed.namespace, _request_timeout=10)
+    assert ingress.spec.rules[0].host == "models.example"
+    groups = [group.name for group in client.ApisApi(installed.api).get_api_versions(_request_timeout=10).groups]
+    has_operator = "monitoring.coreos.com" in groups
+    assert ("kind: PrometheusRule" in installed.config.status(NAME)["manifest"]) is has_operator
+    installed.upgrade()
+    assert network.list_namespaced_ingress(installed.namespace, _request_timeout=10).items == []
+
+
 def can(installed: Installed, account: str, verb: str, what: str, name: str = "", namespace: str = "") -> bool:
     """Ask the API server's own authorizer. ``what``: ``group/resource/subresource``, the core group empty."""
     group, resource, subresource = (*what.split("/"), "", "")[:3]
@@ -152,7 +206,12 @@ def generation(installed: Installed) -> int:
 def test_bad_values_change_nothing(installed: Installed) -> None:
     """A refused upgrade leaves the Deployment as it is."""
     before = generation(installed)
-    with pytest.raises(helm.HelmError, match="replicas"):
-        installed.upgrade(replicas="two")
+    for match, values in (
+        ("replicas", {"replicas": "two"}),
+        (r"terminationGracePeriodSeconds \(40\)", {"rollout": {"preStopSeconds": 12}}),
+        ("extraEnv", {"extraEnv": [{"name": "REDIS_PASSWORD", "value": "x"}]}),
+    ):
+        with pytest.raises(helm.HelmError, match=match):
+            installed.upgrade(**values)
     assert generation(installed) == before
 

@@ -138,7 +138,7 @@ def tier(cluster, images, mlflow_server) -> Iterator[Tier]:
     values = {
         "image": {"repository": repository, "tag": tag}, "mlflow": {"trackingUri": mlflow_server.uri},
         "model": {"name": model}, "training": {"create": False},
-        "rollout": {"preStopSeconds": 2, "drainSeconds": 10, "terminationGracePeriodSeconds": 30},
+        "rollout": {"preStopSeconds": 2, "drainSeconds": 12, "terminationGracePeriodSeconds": 30},
     }
     with helm.Config(kubeconfig_path=cluster.kubeconfig, namespace=namespace) as connection:
         connection.install(ROOT / "docker" / "chart", "mlflow-serve", values, create_namespace=True, timeout=60)

@@ -1,6 +1,7 @@
 """A tier of tiny pods on a real cluster: they say, in a tenth of a second, what the serving image says in ten.
 
-Where asked for, some versions do badly, by number: 7 never turns Ready, 8 crashes, 9 serves version 1.
+Where asked for, some versions do badly, by number: 7 never turns Ready, 8 crashes, 9 serves version 1; and pods of one
+version are held back: not Ready until they are let on.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from airflow_provider_ragops.contract import ServingTarget
 from airflow_provider_ragops.exceptions import ConflictError
 from airflow_provider_ragops.kube import Kube
 from airflow_provider_ragops.rollout.plan import MAKE_ROOM, USUAL, Change, Strategy, apply
+from airflow_provider_ragops.rollout.reading import version_of
 from airflow_provider_ragops.rollout.status import Progress
 from airflow_provider_ragops.rollout.updater import Updater
 
@@ -34,10 +36,13 @@ SERVER = textwrap.dedent("""
         print("the model can't be read", flush=True)
         sys.exit(3)
     served = "1" if bad == "9" else version
-    ready = bool(version) and bad != "7"
+    held_back = version == os.environ.get("HELD_BACK")
+    ready = bool(version) and bad != "7" and not held_back
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self):
+            global ready
+            ready = ready or (held_back and self.path == "/on")
             self.rfile.read(int(self.headers.get("Content-Length") or 0))
             health = {"status": "ready" if ready else "loading", "model_version": served if ready else ""}
             predictions = {"predictions": [0.5], "metadata": {"model_version": served}}
@@ -126,6 +131,26 @@ class TinyTier:
         change = Change("{}", version, min_ready_seconds=ready, strategy=strategy)
         written = self.write(lambda found: apply(found, change, self.target))
         return (updater or self.updater).wait(written, version, EXAMPLE, timeout, guard, patient=patient)
+
+    def hold_back(self, version: str) -> None:
+        """Pods of this version will not turn Ready before :meth:`let_on`; what serves now is rolled once for it."""
+
+        def held(found: Json) -> Json:
+            env = found["spec"]["template"]["spec"]["containers"][0]["env"]
+            env[:] = [one for one in env if one["name"] != "HELD_BACK"] + [{"name": "HELD_BACK", "value": version}]
+            return found
+
+        stored = self.write(held)
+        serving = version_of(stored["spec"]["template"], self.target.container)
+        progress = self.updater.wait(stored, serving, EXAMPLE, 120, lambda: None, patient=True)
+        assert progress.state == "done", progress.reason
+
+    def let_on(self, version: str) -> None:
+        pods = [pod.name for pod in self.updater.pods(self.updater.read()) if pod.version == version]
+        assert pods, f"no pod of version {version}"
+        for pod in pods:
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:5000/proxy/on"
+            assert self.kube.proxy(path, "POST", {})[0] == 200
 
     def write(self, change: Callable[[Json], Json]) -> Json:
         """Replace the Deployment by compare-and-swap, whatever the controller writes meanwhile."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -15,16 +14,23 @@ CHART = ROOT / "docker" / "chart"
 Objects = list[dict[str, Any]]
 Render = Callable[..., Objects]
 
+#: Every value that names a Secret.
+SECRETS: dict[str, Any] = {
+    "mlflow": {"secret": "mlflow-login", "caSecret": "mlflow-ca"},
+    "redis": {"secret": "redis-login", "caSecret": "redis-ca", "clientSecret": "redis-client", "cluster": True},
+    "logKeySecret": "log-key",
+}
+
 
 @pytest.fixture(scope="session")
 def render() -> Render:
-    """``render(values)`` → the objects. Rendered as for a current cluster, which has every API."""
+    """``render(values)`` → the objects. Rendered as for a current cluster, which has every API of Kubernetes' own."""
 
     def objects(values: dict[str, Any] | None = None) -> Objects:
         with helm.Chart.load(CHART) as chart:
             files = chart.render(values or {}, name="mlflow-serve", namespace="ml-serving")
         rendered = [text for name, text in files.items() if name.endswith(".yaml")]
-        return [json.loads(json.dumps(one)) for text in rendered for one in yaml.safe_load_all(text) if one]
+        return [one for text in rendered for one in yaml.load_all(text, yaml.CSafeLoader) if one]
 
     return objects
 
@@ -36,5 +42,18 @@ def the(objects: Objects, kind: str, name: str | None = None) -> dict[str, Any]:
     return found[0]
 
 
+def kinds(objects: Objects) -> set[str]:
+    return {one["kind"] for one in objects}
+
+
+def pod(objects: Objects) -> dict[str, Any]:
+    return dict(the(objects, "Deployment")["spec"]["template"]["spec"])
+
+
 def container(objects: Objects) -> dict[str, Any]:
-    return dict(the(objects, "Deployment")["spec"]["template"]["spec"]["containers"][0])
+    return dict(pod(objects)["containers"][0])
+
+
+def env(objects: Objects) -> dict[str, Any]:
+    """Variables of the serving container by name."""
+    return {one["name"]: one for one in container(objects)["env"]}

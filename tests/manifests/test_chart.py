@@ -1,39 +1,91 @@
+"""What holds for every set of values: valid objects, no version, no rollout of its own."""
+
 from __future__ import annotations
 
+import itertools
+import json
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import helm_python as helm
 import kubernetes_validate
 import pytest
+import yaml
 
-from .conftest import CHART, Render, container, the
+from .conftest import CHART, SECRETS, Objects, Render, container, kinds, the
 
-SECRETS = {"mlflow": {"secret": "mlflow-login", "caSecret": "mlflow-ca"}, "redis": {"secret": "redis-login"}}
-EVERYTHING: dict[str, Any] = {
-    **SECRETS,
-    "gpus": 1,
-    "autoscaling": {"enabled": True},
-    "networkPolicy": {"enabled": True, "from": [{"namespaceSelector": {}}]},
-    "releaser": {"nodeReader": True},
-    "training": {"createNamespace": True},
-    "modelCache": {"persistentVolumeClaim": "models"},
-    "tolerations": [{"key": "nvidia.com/gpu", "operator": "Exists"}],
-    "extraEnv": [{"name": "TZ", "value": "UTC"}],
-    "image": {"digest": "sha256:" + "a" * 64, "pullSecrets": ["registry"]},
-    "podAnnotations": {"team": "churn"},
+STORE = {"to": [{"ipBlock": {"cidr": "10.0.0.0/8"}}]}
+EGRESS = {"enabled": True, "redis": {"to": [{"podSelector": {}}]}, "extra": [STORE]}
+PEERS = [{"namespaceSelector": {}}]
+INGRESS = {"enabled": True, "host": "m.example", "className": "x", "tlsSecret": "tls", "annotations": {"a": "b"}}
+METRIC = {"enabled": True, "podMetric": {"name": "DCGM_FI_DEV_GPU_UTIL"}}
+
+# Templates do not see each other: every combination within one of them is every combination.
+SWITCHES: dict[str, dict[str, list[Any]]] = {
+    "the pod": {
+        "gpus": [0, 2],
+        "autoscaling": [{}, {"enabled": True}, METRIC],
+        "mlflow": [{}, SECRETS["mlflow"]],
+        "redis": [{}, {"secret": "redis-login"}, SECRETS["redis"]],
+        "modelCache": [{}, {"hostPath": "/var/cache/models"}, {"persistentVolumeClaim": "models"}],
+    },
+    "placement": {
+        "image": [{}, {"digest": "sha256:" + "a" * 64, "pullSecrets": ["registry"]}],
+        "tolerations": [[], [{"key": "nvidia.com/gpu", "operator": "Exists"}]],
+        "topologySpreadConstraints": [[], [
+            {"maxSkew": 1, "topologyKey": "kubernetes.io/hostname", "whenUnsatisfiable": "ScheduleAnyway"},
+        ]],
+        "nodeSelector": [{}, {"pool": "gpu"}],
+        "podAnnotations": [{}, {"team": "churn"}],
+        "extraEnv": [[], [{"name": "TZ", "value": "UTC"}]],
+    },
+    "around it": {
+        "podDisruptionBudget": [{}, {"enabled": False}],
+        "autoscaling": [{}, {"enabled": True}, METRIC],
+        "networkPolicy": [
+            {}, {"enabled": True}, {"enabled": True, "from": PEERS}, {"enabled": True, "egress": EGRESS},
+        ],
+        "redis": [{}, {"secret": "redis-login"}],
+        "ingress": [{}, {"enabled": True}, INGRESS],
+        "monitoring": [{}, {"assumeApi": True, "podMonitor": True}, {"assumeApi": True, "rules": True}],
+    },
+    "rights": {
+        "releaser": [{}, {"create": False}, {"nodeReader": True}],
+        "training": [{}, {"create": False}, {"createNamespace": True}],
+        "name": ["mlflow-serve", "churn-staging"],
+        "replicas": [0, 1],
+        "logKeySecret": ["", "log-key"],
+    },
 }
-VALUE_SETS: list[dict[str, Any]] = [
-    {}, EVERYTHING, SECRETS, {"modelCache": {"hostPath": "/var/cache/models"}},
-    {"name": "churn-staging", "replicas": 1},
-]
 
 
-@pytest.mark.parametrize("values", VALUE_SETS)
-def test_every_object_is_valid_in_a_current_cluster(render: Render, values: dict[str, Any]) -> None:
-    """Strict: a field that Kubernetes would silently drop is an error."""
-    for one in render(values):
-        kubernetes_validate.validate(one, kubernetes_validate.latest_version(), strict=True)
+def combinations(switches: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
+    return (dict(zip(switches, chosen, strict=True)) for chosen in itertools.product(*switches.values()))
+
+
+#: Everything at once, and nothing.
+EXTREMES = [{}, {switch: values[-1] for part in SWITCHES.values() for switch, values in part.items()}]
+
+
+def check(one: dict[str, Any]) -> None:
+    """Against the schemas of the newest Kubernetes. Strict: a field that it would silently drop is an error."""
+    kubernetes_validate.validate(one, kubernetes_validate.latest_version(), strict=True)
+
+
+@pytest.mark.parametrize("part", SWITCHES)
+def test_every_combination_of_switches_is_valid(render: Render, part: str) -> None:
+    """Each renders objects that a current cluster takes; what is not Kubernetes' own is checked elsewhere."""
+    seen: dict[str, dict[str, Any]] = {}
+    for values in combinations(SWITCHES[part]):
+        objects = render(values)
+        assert {"Deployment", "Service"} <= kinds(objects)
+        names = [(one["kind"], one["metadata"]["name"]) for one in objects]
+        assert len(names) == len(set(names))
+        seen |= {json.dumps(one, sort_keys=True): one for one in objects}
+    for one in seen.values():
+        if not one["apiVersion"].startswith("monitoring.coreos.com/"):
+            check(one)
 
 
 def test_the_validator_would_notice_a_misplaced_field(render: Render) -> None:
@@ -41,10 +93,10 @@ def test_the_validator_would_notice_a_misplaced_field(render: Render) -> None:
     deployment = the(render(), "Deployment")
     deployment["spec"]["template"]["spec"]["strategy"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
-        kubernetes_validate.validate(deployment, kubernetes_validate.latest_version(), strict=True)
+        check(deployment)
 
 
-@pytest.mark.parametrize("values", VALUE_SETS)
+@pytest.mark.parametrize("values", [*EXTREMES, SECRETS])
 def test_helm_finds_nothing_to_complain_about(values: dict[str, Any]) -> None:
     """helm lint, strict."""
     report = helm.lint(CHART, values, strict=True)
@@ -52,134 +104,46 @@ def test_helm_finds_nothing_to_complain_about(values: dict[str, Any]) -> None:
     assert [message for message in report["messages"] if message["severity"] >= 2] == []
 
 
-@pytest.mark.parametrize("values", VALUE_SETS)
+def test_every_value_has_a_schema_and_every_schema_a_value() -> None:
+    """A value that the schema does not know is refused, so a slip in a name is no silent default."""
+    def compare(values: Any, schema: dict[str, Any], at: str) -> None:
+        properties = schema.get("properties")
+        if properties is None:
+            return
+        assert schema["additionalProperties"] is False, at
+        assert set(values) == set(properties) - {"global"}, at
+        for name, value in values.items():
+            compare(value, properties[name], f"{at}.{name}")
+
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    compare(yaml.safe_load((CHART / "values.yaml").read_text()), schema, "")
+
+
+@pytest.mark.parametrize("values", EXTREMES)
 def test_the_chart_never_names_a_version(render: Render, values: dict[str, Any]) -> None:
     """A version or a release record in the chart would be written back by the next helm upgrade."""
     assert not re.search(r"MODEL_VERSION|airflow-provider-ragops/release", str(render(values)))
+
+
+def template(objects: Objects) -> str:
+    return json.dumps(the(objects, "Deployment")["spec"]["template"], sort_keys=True)
+
+
+@pytest.mark.parametrize("values", [
+    {"replicas": 5}, {"autoscaling": METRIC}, {"networkPolicy": {"enabled": True, "egress": EGRESS}},
+    {"ingress": INGRESS}, {"monitoring": {"assumeApi": True, "podMonitor": True, "rules": True}},
+    {"podDisruptionBudget": {"enabled": False}}, {"service": {"port": 80}}, {"rollout": {"minReadySeconds": 30}},
+    {"releaser": {"nodeReader": True}},
+])  # fmt: skip
+def test_what_is_around_the_pods_starts_no_rollout(render: Render, values: dict[str, Any]) -> None:
+    """R3: only what the pods themselves are made of changes their template; an equal chart renders an equal one."""
+    assert template(render(values)) == template(render()) == template(render())
 
 
 def test_a_version_cannot_be_slipped_in(render: Render) -> None:
     """Not by extraEnv either."""
     with pytest.raises(helm.HelmError, match="extraEnv"):
         render({"extraEnv": [{"name": "MODEL_VERSION", "value": "3"}]})
-
-
-def test_credentials_come_from_secrets_only(render: Render) -> None:
-    """Each by secretKeyRef; no Secret, no variable; an address with a password in it is refused."""
-    by_name = {one["name"]: one for one in container(render(SECRETS))["env"]}
-    wanted = {
-        "MLFLOW_TRACKING_USERNAME": ("mlflow-login", "username"),
-        "MLFLOW_TRACKING_PASSWORD": ("mlflow-login", "password"),
-        "MLFLOW_TRACKING_TOKEN": ("mlflow-login", "token"),
-        "REDIS_URL": ("redis-login", "url"),
-        "REDIS_PASSWORD": ("redis-login", "password"),
-    }
-    for name, (secret, key) in wanted.items():
-        assert "value" not in by_name[name]
-        assert by_name[name]["valueFrom"]["secretKeyRef"] == {"name": secret, "key": key, "optional": True}
-    assert not wanted.keys() & {one["name"] for one in container(render())["env"]}
-    assert not [one for one in render(EVERYTHING) if one["kind"] == "Secret"]
-
-
-def test_pods_are_replaced_one_by_one_and_drained(render: Render) -> None:
-    """R5: a new pod first; endpoints forget a pod before it stops; requests in flight fit into the grace period."""
-    spec = the(render(), "Deployment")["spec"]
-    assert spec["replicas"] == 2
-    assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}}
-    assert spec["minReadySeconds"] == 5
-    assert spec["template"]["spec"]["terminationGracePeriodSeconds"] == 40
-    assert container(render())["lifecycle"]["preStop"]["exec"]["command"] == ["/bin/sh", "-c", "sleep 5"]
-    drain = next(one for one in container(render())["env"] if one["name"] == "SERVING_DRAIN_SECONDS")
-    assert 5 + int(drain["value"]) < 40
-
-
-@pytest.mark.parametrize("values", [{}, {"rollout": {"preStopSeconds": 15}}])
-def test_a_release_takes_the_charts_pods(render: Render, values: dict[str, Any]) -> None:
-    """R6: what a release refuses to roll is nothing that the chart renders."""
-    from airflow_provider_ragops.rollout.shutdown import template_fault
-
-    found = the(render(values), "Deployment")
-    assert template_fault(found) == ""
-    found["spec"]["template"]["spec"]["terminationGracePeriodSeconds"] = 5
-    assert "container mlflow-serve sleeps" in template_fault(found)
-
-
-def test_pods_run_without_rights(render: Render) -> None:
-    """Non-root, nothing writable but /tmp and the cache, no capabilities, no token."""
-    pod = the(render(), "Deployment")["spec"]["template"]["spec"]
-    assert pod["automountServiceAccountToken"] is False
-    assert pod["securityContext"]["runAsNonRoot"] is True
-    assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert container(render())["securityContext"] == {
-        "allowPrivilegeEscalation": False, "readOnlyRootFilesystem": True, "capabilities": {"drop": ["ALL"]},
-    }
-
-
-@pytest.mark.parametrize(
-    ("cache", "volume"),
-    [
-        ({}, {"emptyDir": {"sizeLimit": "4Gi"}}),
-        ({"hostPath": "/var/cache/models"}, {"hostPath": {"path": "/var/cache/models", "type": "Directory"}}),
-        ({"persistentVolumeClaim": "models"}, {"persistentVolumeClaim": {"claimName": "models"}}),
-    ],
-)
-def test_each_pod_has_a_cache_of_its_own(render: Render, cache: dict[str, str], volume: dict[str, Any]) -> None:
-    """On a shared volume too: the directory's name is expanded by the kubelet, the mount path is fixed."""
-    objects = render({"modelCache": cache})
-    mounts = container(objects)["volumeMounts"]
-    assert {"name": "model-cache", "mountPath": "/tmp/model_cache", "subPathExpr": "$(POD_NAME)"} in mounts
-    assert {"name": "model-cache", **volume} in the(objects, "Deployment")["spec"]["template"]["spec"]["volumes"]
-    pod_name = next(one for one in container(objects)["env"] if one["name"] == "POD_NAME")
-    assert pod_name["valueFrom"] == {"fieldRef": {"fieldPath": "metadata.name"}}
-
-
-def test_probes_ask_for_what_they_mean(render: Render) -> None:
-    """Readiness asks for the loaded version; liveness does not kill a pod that can't load one."""
-    found = container(render())
-    assert found["readinessProbe"]["httpGet"]["path"] == "/health"
-    assert found["livenessProbe"]["httpGet"]["path"] == found["startupProbe"]["httpGet"]["path"] == "/ping"
-
-
-def test_a_gpu_is_asked_for_only_when_wanted(render: Render) -> None:
-    """Zero by default; then requests equal limits, as Kubernetes demands, beside the other resources."""
-    assert "nvidia.com/gpu" not in str(container(render())["resources"])
-    resources = container(render({"gpus": 2}))["resources"]
-    assert resources["limits"] == {"nvidia.com/gpu": 2, "memory": "2Gi"}
-    assert resources["requests"]["nvidia.com/gpu"] == 2
-    assert resources["requests"]["memory"] == "512Mi"
-
-
-def test_the_autoscaler_owns_the_replicas(render: Render) -> None:
-    """With it the Deployment names no number, or every helm upgrade would reset it."""
-    objects = render({"autoscaling": {"enabled": True}})
-    assert "replicas" not in the(objects, "Deployment")["spec"]
-    assert the(objects, "HorizontalPodAutoscaler")["spec"]["scaleTargetRef"]["name"] == "mlflow-serve"
-
-
-def test_the_network_policy_leaves_the_serving_port_open(render: Render) -> None:
-    """Off by default; on, only port 5000."""
-    assert "NetworkPolicy" not in {one["kind"] for one in render()}
-    ingress = the(render({"networkPolicy": {"enabled": True}}), "NetworkPolicy")["spec"]["ingress"]
-    assert ingress == [{"ports": [{"port": 5000, "protocol": "TCP"}]}]
-
-
-def test_a_candidate_beside_the_tier_is_reached_and_gets_no_traffic(render: Render) -> None:
-    """The network policy lets a release ask it; no Service, Deployment or disruption budget takes it for the tier's."""
-    from airflow_provider_ragops.contract import ServingTarget
-    from airflow_provider_ragops.rollout.candidate_pod import build
-
-    objects = render({"networkPolicy": {"enabled": True}})
-    found, service = the(objects, "Deployment"), the(objects, "Service")
-    found["metadata"]["uid"] = "u"
-    pod = build(found, service, ServingTarget("ml-serving", "M"), "2", 1, 60)
-
-    def selects(selector: dict[str, str]) -> bool:
-        return selector.items() <= pod["metadata"]["labels"].items()
-
-    assert selects(the(objects, "NetworkPolicy")["spec"]["podSelector"]["matchLabels"])
-    assert not selects(service["spec"]["selector"])
-    assert not selects(found["spec"]["selector"]["matchLabels"])
-    assert not selects(the(objects, "PodDisruptionBudget")["spec"]["selector"]["matchLabels"])
 
 
 def test_the_image_is_pinned_by_digest_when_one_is_given(render: Render) -> None:
@@ -196,17 +160,27 @@ def test_the_image_is_pinned_by_digest_when_one_is_given(render: Render) -> None
         ({"replica": 2}, "replica"),
         ({"name": "MLflow_Serve"}, "name"),
         ({"model": {"name": ""}}, "name"),
-        ({"mlflow": {"trackingUri": "http://user:secret@mlflow:5000"}}, "trackingUri"),
-        ({"mlflow": {"password": "secret"}}, "password"),
-        ({"rollout": {"terminationGracePeriodSeconds": 10}}, "terminationGracePeriodSeconds"),
-        ({"rollout": {"drainSeconds": 60}}, "requests in flight"),
         ({"rollout": {"minReadySeconds": 1}}, "minReadySeconds"),
+        ({"rollout": {"startupSeconds": 0}}, "startupSeconds"),
         ({"gpus": -1}, "gpus"),
+        ({"gpus": 1, "shmSize": "much"}, "shmSize"),
         ({"image": {"digest": "latest"}}, "digest"),
         ({"modelCache": {"hostPath": "relative"}}, "hostPath"),
         ({"modelCache": {"hostPath": "/a", "persistentVolumeClaim": "b"}}, "not both"),
-        ({"extraEnv": [{"name": "MLFLOW_TRACKING_PASSWORD", "value": "secret"}]}, "extraEnv"),
         ({"service": {"port": 0}}, "port"),
+        ({"redis": {"prefix": "{shop}:"}}, "prefix"),
+        ({"redis": {"caSecret": "ca"}}, "without secret"),
+        ({"redis": {"clientSecret": "client"}}, "without secret"),
+        ({"redis": {"ttlSeconds": 0}}, "ttlSeconds"),
+        ({"redis": {"budgetMilliseconds": 0}}, "budgetMilliseconds"),
+        ({"ingress": {"paths": ["invocations"]}}, "paths"),
+        ({"ingress": {"paths": []}}, "paths"),
+        ({"networkPolicy": {"egress": {"mlflow": {"ports": []}}}}, "ports"),
+        ({"autoscaling": {"podMetric": {"averageValue": "80m"}}}, "averageValue"),
+        ({"autoscaling": {"enabled": True, "minReplicas": 5}}, r"minReplicas \(5\).*maxReplicas \(4\)"),
+        ({"autoscaling": {"enabled": True}, "resources": {"requests": {"cpu": None}}}, "resources.requests.cpu"),
+        ({"monitoring": {"intervalSeconds": 300}}, "intervalSeconds"),
+        ({"monitoring": {"latencyFactor": 1}}, "latencyFactor"),
     ],
 )
 def test_bad_values_are_refused_by_name(render: Render, values: dict[str, Any], named: str) -> None:

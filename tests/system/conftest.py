@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from datetime import date
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,7 +53,7 @@ def airflow_standalone(
     settings = Settings(
         host=cluster.node_ip, mlflow_port=services.free_port(cluster.node_ip),
         redis_port=services.free_port(cluster.node_ip), airflow_port=services.free_port("127.0.0.1"),
-        given_redis=None, tier=tier, state=tmp_path_factory.mktemp("loop"), schedule="on",
+        given_redis=None, tier=tier, state=tmp_path_factory.mktemp("loop"), schedule=daily(),
     )
     background = Background(settings.state)
     try:
@@ -74,6 +74,11 @@ def airflow_standalone(
         tier.remove(wait=False)
 
 
+def daily() -> str:
+    """Cron of a daily schedule twelve hours from now, so that it starts nothing in the middle of a test."""
+    return f"0 {(datetime.now(timezone.utc).hour + 12) % 24} * * *"
+
+
 def with_drill(airflow: Service) -> Service:
     """Airflow with the drill's target among its own, and with the drill's DAGs beside the shipped ones."""
     kind = "airflow.dag_processing.bundles.local.LocalDagBundle"
@@ -84,6 +89,7 @@ def with_drill(airflow: Service) -> Service:
         # Runs that wait for the lock each take a slot.
         "AIRFLOW__CORE__PARALLELISM": "8",
         "RAGOPS_TARGETS": json.dumps({"drill": DRILL.as_dict()}),
+        "DRILL_SCHEDULE": daily(),
     })
 
 

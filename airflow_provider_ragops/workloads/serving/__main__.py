@@ -4,40 +4,26 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING
 
 from airflow_provider_ragops.contract import SERVING_PORT
 from airflow_provider_ragops.exceptions import ConfigurationError
 from airflow_provider_ragops.workloads.serving.app import create_app
+from airflow_provider_ragops.workloads.serving.cache.settings import CacheSettings
+from airflow_provider_ragops.workloads.serving.caching import in_redis
 from airflow_provider_ragops.workloads.serving.logs import log_as_json
+from airflow_provider_ragops.workloads.serving.server import serve
 from airflow_provider_ragops.workloads.serving.settings import Settings
-
-if TYPE_CHECKING:
-    from fastapi import FastAPI
 
 
 def main() -> None:
     """Serve until SIGTERM; exits with 1 and the reason where a setting is impossible."""
     try:
         settings = Settings.from_environ(os.environ)
+        opened = in_redis(CacheSettings.from_environ(os.environ))
     except ConfigurationError as error:
         sys.exit(f"{error}")
     log_as_json({"model_name": settings.model_name, "model_version": settings.model_version})
-    serve(create_app(settings), SERVING_PORT, settings.drain_seconds)
-
-
-def serve(app: FastAPI, port: int, drain_seconds: int) -> None:
-    """Answer on ``port`` until SIGTERM, then finish the requests in flight for up to ``drain_seconds``."""
-    import uvicorn
-
-    uvicorn.run(
-        app,
-        host="0.0.0.0",  # noqa: S104  a pod's own network namespace
-        port=port,
-        log_config=None,
-        access_log=False,
-        timeout_graceful_shutdown=drain_seconds,
-    )
+    serve(create_app(settings, opened=opened), SERVING_PORT, settings.drain_seconds, settings.linger_seconds)
 
 
 if __name__ == "__main__":

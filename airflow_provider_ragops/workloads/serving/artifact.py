@@ -7,6 +7,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,7 +28,15 @@ BOUNDS = {
 }
 
 
-def fetch(settings: Settings) -> Path:
+@dataclass(frozen=True)
+class Registration:
+    """What the registry says of the pinned version: empty texts where it says nothing."""
+
+    digest: str
+    run_id: str
+
+
+def fetch(settings: Settings, registered: Registration | None = None) -> Path:
     """Download the pinned version and check its digest; returns the model directory.
 
     Files left by an earlier container of this pod are used again only where the digest proves them.
@@ -37,14 +46,7 @@ def fetch(settings: Settings) -> Path:
     :raises UnreachableError: MLflow or its artifacts did not answer.
     :raises DataError: the files are not those that were registered.
     """
-    if not settings.model_version.isdecimal():
-        raise ConfigurationError(
-            settings.subject, expected="a version number", seen=repr(settings.model_version),
-            action="Release a version; an alias would be resolved anew by every pod.",
-        )
-    for name, value in BOUNDS.items():
-        os.environ.setdefault(name, value)
-    digest = _registered_digest(settings)
+    digest = (registered or registration(settings)).digest
     folder = settings.cache_dir / dns_name(settings.model_name) / settings.model_version
     if digest and folder.is_dir() and tree_digest(folder) == digest:
         log.info("files in the cache match the digest", extra={"digest": digest})
@@ -67,12 +69,24 @@ def verify(subject: str, folder: Path, digest: str) -> None:
     )
 
 
-def _registered_digest(settings: Settings) -> str:
+def registration(settings: Settings) -> Registration:
+    """Ask the registry about the pinned version; raises as :func:`fetch`."""
     from mlflow import MlflowClient
 
+    if not (settings.model_version.isascii() and settings.model_version.isdecimal()):
+        raise ConfigurationError(
+            settings.subject, expected="a version number", seen=repr(settings.model_version),
+            action="Release a version; an alias would be resolved anew by every pod.",
+        )
+    for name, value in BOUNDS.items():
+        os.environ.setdefault(name, value)
     with mlflow_errors(settings):
         client = MlflowClient(tracking_uri=settings.tracking_uri, registry_uri=settings.tracking_uri)
-        tags: dict[str, str] = client.get_model_version(settings.model_name, settings.model_version).tags
+        found = client.get_model_version(settings.model_name, settings.model_version)
+    return Registration(_digest(settings, found.tags), found.run_id or "")
+
+
+def _digest(settings: Settings, tags: dict[str, str]) -> str:
     digest = tags.get(TAG_MODEL_DIGEST, "")
     if not digest and settings.require_digest:
         raise DataError(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from airflow_provider_ragops.exceptions import RagopsError
+from airflow_provider_ragops.workloads.serving.errors import CODES
 
 if TYPE_CHECKING:
     from airflow_provider_ragops.workloads.serving.model import LoadedModel
@@ -31,9 +32,12 @@ def make_ready(
     state: ServingState,
     load: Callable[[Settings], LoadedModel],
     wait: Callable[[float], bool],
+    attach: Callable[[LoadedModel], dict[str, str]] = lambda _: {},
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Load until it worked, until an error that waiting can't cure, or until ``wait`` says to stop.
+
+    :param attach: the last step before ready: the loaded version's cache and checks; returns what agreed.
 
     Never raises: it is a thread's body, and a thread that died silently would leave "loading" for ever.
     """
@@ -45,12 +49,13 @@ def make_ready(
     for delay in backoff():
         try:
             loaded = load(state.settings)
+            checks = attach(loaded)
         except Exception as error:  # the boundary of the thread
             if not _again(state, error, delay) or wait(delay):
                 return
             continue
         seconds = clock() - started
-        state.serves(loaded, f"loaded in {seconds:.1f} s")
+        state.serves(loaded, f"loaded in {seconds:.1f} s", checks)
         log.info("ready", extra={"seconds": round(seconds, 2)})
         return
 
@@ -60,6 +65,7 @@ def _again(state: ServingState, error: Exception, delay: float) -> bool:
         state.becomes("loading", f"{error} Next try in {delay:.0f} s.")
         log.warning("loading failed, trying again", exc_info=error, extra={"delay": delay})
         return True
-    state.becomes("failed", str(error) if isinstance(error, RagopsError) else f"{type(error).__name__}: {error}")
+    text = str(error) if isinstance(error, RagopsError) else f"{type(error).__name__}: {error}"
+    state.becomes("failed", text, CODES[type(error)].code if type(error) in CODES else "")
     log.error("loading failed", exc_info=error)
     return False

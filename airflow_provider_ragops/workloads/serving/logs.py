@@ -37,3 +37,13 @@ def log_as_json(constant: dict[str, str]) -> None:
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(JsonLines(constant))
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
+
+
+# Loggers of MLflow whose warnings repeat what a caller sent: names of columns and of parameters.
+REPEATS_DATA = ("mlflow.models.utils", "mlflow.pyfunc.scoring_server", "mlflow.pyfunc.model", "mlflow.types.utils")
+
+
+def keep_data_out() -> None:
+    """What a caller sent does not reach the log through MLflow's warnings."""
+    for name in REPEATS_DATA:
+        logging.getLogger(name).setLevel(logging.CRITICAL)

@@ -4,69 +4,94 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ragops.exceptions import RegistryError
-from airflow_provider_ragops.workloads.serving.artifact import fetch
+from airflow_provider_ragops.exceptions import RegistryError, ServingError
+from airflow_provider_ragops.workloads.serving.answer import Answer
+from airflow_provider_ragops.workloads.serving.artifact import fetch, registration
+from airflow_provider_ragops.workloads.serving.checks import check_files, retriever_of
+from airflow_provider_ragops.workloads.serving.errors import error_answer
+from airflow_provider_ragops.workloads.serving.formats import parsed
+from airflow_provider_ragops.workloads.serving.formats.direct import DirectReader, NotDirect
+from airflow_provider_ragops.workloads.serving.formats.encoding import Encoder
+from airflow_provider_ragops.workloads.serving.formats.signature import direct_columns
 
 if TYPE_CHECKING:
+    from airflow_provider_ragops.workloads.serving.questions import Retriever
     from airflow_provider_ragops.workloads.serving.settings import Settings
 
 log = logging.getLogger(__name__)
 
 EXAMPLE_FILE = "serving_input_example.json"  # the body for /invocations that MLflow makes of the input example
-
-
-@dataclass(frozen=True)
-class Answer:
-    body: str
-    status: int
-    media_type: str = "application/json"
+PLAIN_JSON = frozenset(("application/json", "application/json; charset=utf-8", "application/json;charset=utf-8"))
 
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """``pyfunc``: MLflow's model, called by several threads at once."""
+    """Called by several threads at once.
+
+    ``run_id``: the training run that the registry names. ``direct``: None where the signature is not a plain table.
+    ``retriever``: only of a RAG model.
+    """
 
     name: str
     version: str
     pyfunc: Any
+    encoder: Encoder
+    run_id: str = ""
+    direct: DirectReader | None = None
+    call: Callable[[Any], Any] | None = None
+    retriever: Retriever | None = None
+
+    @classmethod
+    def of(cls, name: str, version: str, pyfunc: Any, run_id: str = "") -> LoadedModel:
+        """Look once at everything of the model that no request changes."""
+        encoder = Encoder({"model_name": name, "model_version": version})
+        columns, call = direct_columns(pyfunc), _predictor(pyfunc)
+        direct = DirectReader(columns) if columns and call else None
+        return cls(name, version, pyfunc, encoder, run_id, direct, call, retriever_of(pyfunc))
+
+    @property
+    def subject(self) -> str:
+        return f"model {self.name} version {self.version}"
 
     def answer(self, body: bytes, content_type: str) -> Answer:
-        """Predict. Bad input gives status 400 with MLflow's error code and message, never an exception."""
-        from mlflow.exceptions import MlflowException
-        from mlflow.pyfunc import scoring_server
+        """Predict.
 
+        :raises ServingError: bad input, or a model that failed on it.
+        """
+        if self.direct is not None and content_type in PLAIN_JSON:
+            try:
+                frame = self.direct.frame(json.loads(body))
+            except (NotDirect, ValueError, RecursionError):
+                pass  # MLflow's parser has the verdict
+            else:
+                return Answer(self._predicted(frame))
+        return Answer(self.encoder.spliced(parsed.answer(self.subject, self.pyfunc, body, content_type)))
+
+    def _predicted(self, frame: Any) -> str:
+        assert self.call is not None  # noqa: S101  the direct path has one
         try:
-            schema = self.pyfunc.metadata.get_input_schema()
-            response, status, media_type = scoring_server.invocations(body, content_type, self.pyfunc, schema)
-        except MlflowException as error:
-            # No stack trace, unlike MLflow's server; and no message in the log, because it repeats the caller's data.
-            log.warning("not answered", extra={"error_code": error.error_code, "cause": _cause(error)})
-            return error_answer(error.error_code, error.message, error.get_http_status_code())
-        except Exception as error:  # what MLflow's parser lets through, for example a body that is no table
-            log.warning("not answered", extra={"error_code": "INTERNAL_ERROR", "cause": _cause(error)})
-            return error_answer("INTERNAL_ERROR", f"{type(error).__name__}: {error}", 500)
-        if status != 200:
-            return error_answer("BAD_REQUEST", response, status)
-        return Answer(self._with_metadata(response), status, media_type)
-
-    def _with_metadata(self, response: str) -> str:
-        # Spliced, not parsed: predictions may be megabytes. A unified LLM answer has no such key: left as it is.
-        if not response.startswith('{"predictions":'):
-            return response
-        metadata = json.dumps({"model_name": self.name, "model_version": self.version})
-        return f'{response[:-1]}, "metadata": {metadata}}}'
+            raw = self.call(frame)
+        except Exception as error:  # a model may raise anything
+            raise parsed.failed(self.subject, error) from error
+        return self.encoder.predictions(raw)
 
 
-def _cause(error: Exception) -> str:
-    return type(error.__cause__ or error.__context__ or error).__name__
+def _predictor(pyfunc: Any) -> Callable[[Any], Any] | None:
+    """The model's function as ``PyFuncModel.predict`` calls it once the input is enforced."""
+    import inspect
 
-
-def error_answer(code: str, message: str, status: int, **more: str) -> Answer:
-    return Answer(json.dumps({"error_code": code, "message": message, **more}), status)
+    function = getattr(pyfunc, "_predict_fn", None)
+    if function is None:
+        return None
+    accepts = inspect.signature(function).parameters.get("params")
+    if accepts is not None and accepts.kind != inspect.Parameter.VAR_KEYWORD:
+        return lambda frame: function(frame, params=None)
+    return function  # type: ignore[no-any-return]
 
 
 def load(settings: Settings) -> LoadedModel:
@@ -74,8 +99,11 @@ def load(settings: Settings) -> LoadedModel:
 
     :raises RegistryError: the files can't be loaded, or the model does not answer its own input example.
     """
-    folder = fetch(settings)
-    loaded = LoadedModel(settings.model_name, settings.model_version, _unpickle(settings, folder))
+    registered = registration(settings)
+    folder = fetch(settings, registered)
+    check_files(settings, folder)
+    pyfunc = _unpickle(settings, folder)
+    loaded = LoadedModel.of(settings.model_name, settings.model_version, pyfunc, registered.run_id)
     warm_up(settings.subject, loaded, folder)
     return loaded
 
@@ -98,9 +126,10 @@ def warm_up(subject: str, loaded: LoadedModel, folder: Path) -> None:
     if not example.is_file():
         log.warning("the model carries no input example: not warmed up")
         return
-    answer = loaded.answer(example.read_bytes(), "application/json")
-    if answer.status != 200:
+    try:
+        loaded.answer(example.read_bytes(), "application/json")
+    except ServingError as error:
         raise RegistryError(
-            subject, expected="an answer to the model's own input example", seen=answer.body[:400],
+            subject, expected="an answer to the model's own input example", seen=error_answer(error).body[:400],
             action="Log the model with an input example that it accepts.",
-        )
+        ) from error

@@ -36,8 +36,10 @@ class ServedNetwork:
 
         from airflow_provider_ragops.workloads.training.fit import probabilities
 
-        rows = torch.from_numpy(model_input[list(self.features)].to_numpy(dtype="float64", copy=True))
-        return pd.DataFrame({PROBABILITY: probabilities(self.network, rows)}, index=model_input.index)
+        # A selection costs more than the network does for one row, and a server gives exactly these columns.
+        named = model_input if tuple(model_input.columns) == self.features else model_input[list(self.features)]
+        scores = probabilities(self.network, torch.from_numpy(named.to_numpy(dtype="float64", copy=True)))
+        return pd.DataFrame(scores[:, None], index=model_input.index, columns=[PROBABILITY])
 
 
 def save(network: Network, features: tuple[str, ...], folder: Path) -> None:

@@ -47,6 +47,7 @@ def make(dag_id: str, schedule: CronPartitionTimetable | None, **task: object) -
     return dag
 
 
-daily = make("drill_daily", CronPartitionTimetable("0 0 * * *", timezone="UTC", run_offset=-1, key_format="%Y-%m-%d"))
+DAILY = CronPartitionTimetable(os.environ["DRILL_SCHEDULE"], timezone="UTC", run_offset=-1, key_format="%Y-%m-%d")
+daily = make("drill_daily", DAILY)
 other = make("drill_other", None)
 impatient = make("drill_impatient", None, execution_timeout=timedelta(seconds=4), retries=0)

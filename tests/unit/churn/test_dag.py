@@ -30,7 +30,8 @@ module = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(module)
 dag = module.dag
 print(json.dumps({
-    "modules": sorted(sys.modules), "timetable": type(dag.timetable).__name__, "catchup": dag.catchup,
+    "modules": sorted(sys.modules), "timetable": type(dag.timetable).__name__,
+    "cron": getattr(dag.timetable, "expression", ""), "catchup": dag.catchup,
     "max_active_runs": dag.max_active_runs, "tags": sorted(dag.tags),
     "params": {name: {**param.schema, "description": param.description, "value": param.value}
                for name in dag.params for param in [dag.params.get_param(name)]},
@@ -77,11 +78,12 @@ def test_the_pod_operator_is_named_in_the_file() -> None:
 
 
 def test_schedule() -> None:
-    """Partitioned by day, no catch-up, one run at a time; off where runs are only triggered."""
+    """Partitioned by day, no catch-up, one run at a time; off where runs are only triggered, or at another time."""
     found = parse()
     assert (found["timetable"], found["catchup"], found["max_active_runs"]) == ("CronPartitionTimetable", False, 1)
     assert "churn" in found["tags"]
     assert parse("off")["timetable"] == "NullTimetable"
+    assert (found["cron"], parse("30 4 * * *")["cron"]) == ("0 2 * * *", "30 4 * * *")
 
 
 def test_every_knob_is_a_field_of_the_form() -> None:

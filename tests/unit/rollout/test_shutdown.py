@@ -23,6 +23,7 @@ def shell(script: str) -> dict[str, Any]:
     (shell("sleep 40"), 40), (shell("sleep 41"), 40), (shell("echo bye; sleep 1m"), 40),
     ({"sleep": {"seconds": 40}}, 40), ({"exec": {"command": ["sleep", "30"]}}, None),
     (shell("sleep 20 && sleep 20"), 40), (shell("sleep 0.5"), 0),
+    ({"exec": {"command": ["python", "-m", "airflow_provider_ragops.workloads.serving.leaving", "40", "3"]}}, 40),
 ])  # fmt: skip
 def test_hook_as_long_as_the_grace_period_is_a_fault(pre_stop: dict[str, Any], grace: int | None) -> None:
     """R6: the server would be killed with its requests in flight; the reason names container and both numbers."""
@@ -34,6 +35,7 @@ def test_hook_as_long_as_the_grace_period_is_a_fault(pre_stop: dict[str, Any], g
 @pytest.mark.parametrize("pre_stop", [
     None, {}, shell("sleep 5"), shell("sleep 39.5"), {"sleep": {"seconds": 5}}, {"httpGet": {"path": "/stop"}},
     shell("/app/drain.sh"), shell("oversleep 99"), {"exec": {"command": None}},
+    {"exec": {"command": ["python", "-m", "airflow_provider_ragops.workloads.serving.leaving", "39", "3"]}},
 ])  # fmt: skip
 def test_what_is_not_known_to_be_too_long_passes(pre_stop: dict[str, Any] | None) -> None:
     """R6: a shorter sleep, no hook, or one that does not say how long it takes."""

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from airflow_provider_ragops.workloads.serving import model
-from airflow_provider_ragops.workloads.serving.model import Answer
-from airflow_provider_ragops.workloads.serving.settings import Settings
+from airflow_provider_ragops.workloads.serving.answer import Answer
+from airflow_provider_ragops.workloads.serving.settings import Limits, Settings
 
 from .conftest import MODEL, Registry, Serving, listening, wait_until
 
@@ -46,10 +46,10 @@ def test_a_loaded_version_is_ready_and_names_itself(serving: Serving, settings: 
         assert health.status_code == 200
         assert health.json() == {
             "status": "ready", "model_name": MODEL, "model_version": settings.model_version,
-            "detail": health.json()["detail"],
+            "detail": health.json()["detail"], "code": "", "checks": {"marker": "off"},
         }
         assert "loaded in" in health.json()["detail"]
-        assert client.get("/ping").status_code == 200
+        assert client.get("/ping").status_code == client.get("/health/live").status_code == 200
 
 
 def test_health_is_asked_for_an_exact_version(serving: Serving, settings: Settings) -> None:
@@ -108,19 +108,19 @@ def test_bad_input_is_refused_as_json_without_a_stack_trace(serving: Serving, ki
     with serving() as client:
         answer = ask(client, kind, body)
         assert answer.status_code in (400, 415)
-        assert set(answer.json()) == {"error_code", "message"}
+        assert {"code", "error_code", "message"} <= set(answer.json())
         assert "Traceback" not in answer.text
         assert client.get("/health").status_code == 200
 
 
 def test_bad_input_does_not_reach_the_log(serving: Serving, caplog: pytest.LogCaptureFixture) -> None:
-    """MLflow's message repeats the caller's row; customers' data must not be logged."""
+    """MLflow warns of extra columns by name and repeats the row that it refuses; customers' data must not be logged."""
     with serving() as client:
-        answer = ask(client, "application/json", json.dumps({"dataframe_records": [{"a": "canary", "b": 4.0}]}))
-    assert "canary" in answer.text
-    ours = [record for record in caplog.records if record.name.startswith("airflow_provider_ragops")]
-    assert ours
-    assert not [record for record in ours if "canary" in str(vars(record))]
+        for row in ({"a": "canary", "b": 4.0}, {"a": 1.0, "b": 4.0, "canary": 1}, {"canary": 1}):
+            ask(client, "application/json", json.dumps({"dataframe_records": [row], "params": {"canary": 1}}))
+            ask(client, "application/json", json.dumps({"instances": [row]}))
+    assert [record for record in caplog.records if record.name.startswith("airflow_provider_ragops")]
+    assert not [record for record in caplog.records if "canary" in str(vars(record))]
 
 
 @pytest.mark.parametrize("query", [{"model_version": "999"}, {"model_name": "Other"}])
@@ -132,7 +132,7 @@ def test_a_request_for_another_version_is_a_conflict(
         answer = ask(client, *BODIES[0], **query)
         assert ask(client, *BODIES[0], model_name=MODEL, model_version=settings.model_version).status_code == 200
     assert answer.status_code == 409
-    assert answer.json()["error_code"] == "OTHER_VERSION"
+    assert (answer.json()["code"], answer.json()["error_code"]) == ("model_version_not_found", "RESOURCE_CONFLICT")
     assert answer.json()["model_version"] == settings.model_version
     assert next(iter(query.values())) in answer.json()["message"]
 
@@ -170,7 +170,8 @@ def test_while_loading_requests_are_refused_and_then_answered(serving: Serving) 
     with serving(load=load, settled=False) as client:
         refused = ask(client, *BODIES[0])
         assert refused.status_code == 503
-        assert refused.json()["error_code"] == "NOT_READY"
+        assert refused.json()["code"] == "not_ready"
+        assert refused.headers["retry-after"] == "1"
         assert client.get("/health").json()["status"] == "loading"
         gate.set()
         wait_until(lambda: client.get("/health").status_code == 200)
@@ -180,7 +181,7 @@ def test_while_loading_requests_are_refused_and_then_answered(serving: Serving) 
 class Slow:
     """A model that counts how many predictions run at once."""
 
-    name, version = MODEL, "1"
+    name, version, retriever = MODEL, "1", None
 
     def __init__(self) -> None:
         self.now = self.most = 0
@@ -201,7 +202,8 @@ class Slow:
 def test_predictions_run_side_by_side_but_no_more_than_allowed(serving: Serving) -> None:
     """Eight requests, two at a time; the event loop stays free for probes meanwhile."""
     slow = Slow()
-    with serving(load=lambda settings: slow, concurrency=2) as client, ThreadPoolExecutor(8) as pool:
+    two = Limits(concurrency=2)
+    with serving(load=lambda _: slow, model_version="1", limits=two) as client, ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: ask(client, *BODIES[0]), range(8)))
     assert [answer.status_code for answer in answers] == [200] * 8
     assert slow.most == 2

@@ -3,13 +3,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from airflow_provider_ragops.exceptions import RegistryError, UnreachableError
 from airflow_provider_ragops.workloads.serving.loading import backoff, make_ready
-from airflow_provider_ragops.workloads.serving.model import LoadedModel
 from airflow_provider_ragops.workloads.serving.settings import Settings
 from airflow_provider_ragops.workloads.serving.state import Health, ServingState
 
@@ -21,15 +21,15 @@ def a_state(version: str = "3") -> ServingState:
     return ServingState.of(Settings("M", version, "http://mlflow", Path("unused")))
 
 
-def loading(*outcomes: Any) -> Callable[[Settings], LoadedModel]:
+def loading(*outcomes: Any) -> Callable[[Settings], Any]:
     """A load that raises or returns the outcomes one after the other."""
     steps = iter(outcomes)
 
-    def load(settings: Settings) -> LoadedModel:
+    def load(settings: Settings) -> Any:
         outcome = next(steps)
         if isinstance(outcome, Exception):
             raise outcome
-        return LoadedModel(settings.model_name, settings.model_version, outcome)
+        return SimpleNamespace(name=settings.model_name, version=settings.model_version, pyfunc=outcome)
 
     return load
 

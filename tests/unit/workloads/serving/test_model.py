@@ -12,8 +12,8 @@ from airflow_provider_ragops.workloads.serving.model import EXAMPLE_FILE, Loaded
 
 
 def a_model(predict: Any) -> LoadedModel:
-    metadata = SimpleNamespace(get_input_schema=lambda: None, get_params_schema=lambda: None)
-    return LoadedModel("M", "3", SimpleNamespace(predict=predict, metadata=metadata))
+    metadata = SimpleNamespace(get_input_schema=lambda: None, get_params_schema=lambda: None, metadata=None)
+    return LoadedModel.of("M", "3", SimpleNamespace(predict=predict, metadata=metadata))
 
 
 def write_example(folder: Path) -> None:
@@ -23,7 +23,7 @@ def write_example(folder: Path) -> None:
 def test_a_model_that_does_not_answer_its_own_example_never_becomes_ready(tmp_path: Path) -> None:
     """Ready means answers: a model that raises on its example is a failed load."""
 
-    def predict(data: Any) -> Any:
+    def predict(data: Any, params: Any = None) -> Any:
         raise RuntimeError("no GPU")
 
     write_example(tmp_path)
@@ -35,7 +35,7 @@ def test_the_example_is_answered_once_before_ready(tmp_path: Path) -> None:
     """The first caller does not pay for lazy initialisation."""
     seen: list[Any] = []
 
-    def predict(data: Any) -> Any:
+    def predict(data: Any, params: Any = None) -> Any:
         seen.append(data)
         return [1.0]
 
@@ -46,7 +46,7 @@ def test_the_example_is_answered_once_before_ready(tmp_path: Path) -> None:
 
 def test_a_model_without_example_is_served_all_the_same(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Hand-registered models may lack one: said in the log."""
-    warm_up("model M version 3", a_model(lambda data: [1.0]), tmp_path)
+    warm_up("model M version 3", a_model(lambda data, params=None: [1.0]), tmp_path)
     assert "no input example" in caplog.text
 
 

@@ -1,0 +1,1 @@
+"""Benchmarks, run by ``make bench``: one JSON object a line. Never a timed test."""
