@@ -29,7 +29,7 @@ AWKWARD = ("{c}", "}{", "{", "*", "a\nb", "Zoë", "x" * 100_000, "\ud800", "{}{c
 
 @pytest.fixture
 def here(redis_cluster: ValkeyCluster, cluster_client: redis.RedisCluster) -> CacheSettings:
-    return settings(f"redis://127.0.0.1:{redis_cluster.ports[0]}", "p:", is_cluster=True, budget=2.0)
+    return settings(f"redis://127.0.0.1:{redis_cluster.ports[0]}", "p:", is_cluster=True, budget=20.0)
 
 
 def errors(cluster: ValkeyCluster) -> Counter[str]:
@@ -151,7 +151,7 @@ def frozen(cluster: ValkeyCluster, number: int) -> Iterator[None]:
 
 def test_one_primary_of_three_is_frozen(redis_cluster: ValkeyCluster, here: CacheSettings) -> None:
     """C9, C10: the other primaries' keys are served from cache as before; the frozen one's cost a few budgets."""
-    found = settings(f"redis://{here.server.address}", "p:", is_cluster=True, budget=0.2)
+    found = settings(f"redis://{here.server.address}", "p:", is_cluster=True, budget=0.3)
     customers = [f"c{number}" for number in range(60)]
 
     def third(customer: str) -> int:
@@ -169,7 +169,7 @@ def test_one_primary_of_three_is_frozen(redis_cluster: ValkeyCluster, here: Cach
             started = time.monotonic()
             for customer in customers:
                 assert await one.ask(customer, "q") == ("bypass" if third(customer) == gone else "hit")
-            assert time.monotonic() - started < 4
+            assert time.monotonic() - started < 5
             other = next(customer for customer in customers if third(customer) != gone)
             assert [await one.ask(other, "new"), await one.ask(other, "new")] == ["miss", "hit"]
         lost = next(customer for customer in customers if third(customer) == gone)

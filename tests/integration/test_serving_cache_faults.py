@@ -173,6 +173,23 @@ def test_redis_is_slow(own_redis: Begin, how: str) -> None:
     run(scenario)
 
 
+def test_a_busy_process_does_not_blame_the_server(own_redis: Begin) -> None:
+    """C9: where the event loop stands still (a long computation in it), late replies don't turn the cache off."""
+    server = own_redis()
+
+    async def scenario() -> None:
+        async with claimed(settings(server.url, budget=0.1)) as one:
+            for number in range(5):
+                asking = asyncio.create_task(one.ask("c1", str(number)))
+                await asyncio.sleep(0)
+                time.sleep(0.5)
+                await asking
+            assert one.cache._client.link.breaker.opened == 0  # type: ignore[attr-defined]
+            await back(one)
+
+    run(scenario)
+
+
 def test_connections_are_cut(own_redis: Begin, evidence: Counter[str]) -> None:
     """C7, C9: a connection that is reset between requests, under them, or half way through a reply harms no answer."""
     server = own_redis()
@@ -279,6 +296,7 @@ def test_a_server_that_evicts_anything_is_refused(own_redis: Begin) -> None:
         one = pod(settings(server.url))
         with pytest.raises(ConfigurationError, match=r"may evict Feast's online store\. Set noevi.*MAY_EVICT"):
             await one.cache.claim()
+        assert await one.ask("c1", "q") == await one.search("s") == "bypass"
         await one.cache.close()
         with server.client() as client:
             assert client.dbsize() == 0

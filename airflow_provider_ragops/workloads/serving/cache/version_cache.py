@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_ragops.contract import text_digest
-from airflow_provider_ragops.exceptions import UnreachableError
+from airflow_provider_ragops.exceptions import ConfigurationError, UnreachableError
 from airflow_provider_ragops.workloads.serving.cache import eviction
 from airflow_provider_ragops.workloads.serving.cache.budget import Budget
 from airflow_provider_ragops.workloads.serving.cache.client import Client, Clock, Nowhere, client_for
@@ -64,6 +64,7 @@ class VersionCache:
         self._splits, self._found = decompositions(identity), search_results(identity, make_hit)
         self.counts = Counts()
         self.evicts: eviction.Evicts = "unknown"
+        self._is_checked = False
         self._marker = Marker(identity, self._keys.marker, client, limits, clock)
         store, leases = Store(client, limits, self.counts, clock, random), Leases(client, limits, token)
         self._entries = Entries(store, self._marker, leases, limits, self.counts, clock, sleep)
@@ -99,9 +100,7 @@ class VersionCache:
         if isinstance(self._client, Nowhere):
             return
         try:
-            if self.evicts == "unknown":
-                may_evict = self._settings.may_evict
-                self.evicts = await eviction.check(self._client, self._limits.connect, may_evict=may_evict)
+            await self._check_eviction(self._limits.connect)
             await self._marker.claim(self._limits.connect)
         except (Unavailable, ResponseError) as error:
             raise self._unreachable(f"an answer within {self._limits.connect:g} s", str(error)[:200],
@@ -109,6 +108,11 @@ class VersionCache:
         if self.standing == "missing":
             raise self._unreachable(f"marker {self._keys.marker}", "it was evicted or removed",
                                     f"It is written again {self._limits.reclaim:g} s after it was missed.")
+
+    async def _check_eviction(self, seconds: float) -> None:
+        if not self._is_checked:
+            self.evicts = await eviction.check(self._client, seconds, may_evict=self._settings.may_evict)
+            self._is_checked = True
 
     def _unreachable(self, expected: str, seen: str, action: str) -> UnreachableError:
         subject = f"Redis at {self._settings.server.address}"
@@ -186,11 +190,24 @@ class VersionCache:
         self.counts.built += 1
         return await build()
 
+    async def _may_write(self, budget: Budget) -> bool:
+        """Also for a pod that could not claim when it started: what the claim would have refused is not written."""
+        from redis.exceptions import ResponseError
+
+        try:
+            if not self._is_checked:
+                with budget.call() as seconds:
+                    await self._check_eviction(seconds)
+        except (Unavailable, ResponseError, ConfigurationError):
+            self.counts.bypasses["eviction unknown"] += 1
+            return False
+        return await self._entries.may_write(self._keys.marker, budget)
+
     async def _decomposed(self, key: str, subject: bytes, build: Build, budget: Budget) -> tuple[Any, Outcome]:
         value, outcome = await self._entries.look(key, subject, self._splits, budget)
         if outcome == "hit":
             return value, outcome
-        if outcome == "bypass" or not await self._entries.may_write(self._keys.marker, budget):
+        if outcome == "bypass" or not await self._may_write(budget):
             return await self._built(build), _unkept(outcome)
         value, token = await self._entries.turn(key, subject, self._splits, budget)
         if value is not None:
@@ -213,7 +230,7 @@ class VersionCache:
         if outcomes <= {"hit"}:
             return tuple(looks[key][0] for key in order), "hit"
         outcome: Outcome = next(each for each in ("mismatch", "bypass", "miss") if each in outcomes)
-        if "bypass" in outcomes or not await self._entries.may_write(self._keys.marker, budget):
+        if "bypass" in outcomes or not await self._may_write(budget):
             return await self._built(search), _unkept(outcome)
         found = await self._built(search)
         # A search that finds another number of hits than it was asked for is not kept: zip would mistake them.
