@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -179,11 +180,12 @@ def test_a_busy_process_does_not_blame_the_server(own_redis: Begin) -> None:
 
     async def scenario() -> None:
         async with claimed(settings(server.url, budget=0.1)) as one:
-            for number in range(5):
-                asking = asyncio.create_task(one.ask("c1", str(number)))
-                await asyncio.sleep(0)
-                time.sleep(0.5)
-                await asking
+            for turn in range(5):
+                asking = [asyncio.create_task(one.ask("c1", f"{turn} {number}")) for number in range(10)]
+                for _ in range(3):  # until all of them have been sent
+                    await asyncio.sleep(0)
+                time.sleep(0.4)
+                await asyncio.gather(*asking)
             assert one.cache._client.link.breaker.opened == 0  # type: ignore[attr-defined]
             await back(one)
 
@@ -325,6 +327,26 @@ def test_a_managed_server_that_does_not_tell(own_redis: Begin, rights: str, evic
         async with claimed(settings(url)) as one:
             assert one.cache.evicts == evicts
             assert await one.ask("c1", "q") == "miss"
+
+    run(scenario)
+
+
+def test_the_rights_in_the_docs_are_enough(own_redis: Begin) -> None:
+    """A user with the commands and keys that docs/redis.md lists, and no others, can do all that the cache does."""
+    server = own_redis()
+    commands = ["getrange", "set", "eval", "get", "del", "type", "hset", "hmget", "pexpire", "ping", "info"]
+    rights = ("~p:rag_*", *(f"+{each}" for each in commands))
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "pod", "on", ">secret", *rights)
+
+    async def scenario() -> None:
+        found = replace(settings(server.url.replace("redis://", "redis://pod:secret@")), prefix="p:")
+        async with claimed(found) as one:
+            assert [await one.ask("c1", "q"), await one.search("s")] == ["miss", "miss"]
+            assert [await one.ask("c1", "q"), await one.search("s")] == ["hit", "hit"]
+        with server.client() as client:
+            denied = [entry for entry in client.acl_log() if entry["object"] != "client|setinfo"]
+            assert denied == []
 
     run(scenario)
 
