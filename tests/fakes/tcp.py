@@ -51,7 +51,9 @@ class TcpProxy:
             each.transport.abort()
             self._writers.discard(each)
 
-    async def _pass(self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, is_answer: bool = False) -> None:
+    async def _pass(
+        self, source: asyncio.StreamReader, target: asyncio.StreamWriter, *, is_answer: bool = False
+    ) -> None:
         while piece := await source.read(65536):
             if is_answer:
                 with suppress(TimeoutError):

@@ -1,4 +1,4 @@
-"""The serving pods' cache on a real server: versions, models and pods side by side, and Airflow's clean-up of its keys."""
+"""The serving pods' cache on a real server: versions, models and pods side by side, and Airflow's clean-up."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_two_versions_two_pods_and_two_models_side_by_side(here: CacheSettings, 
 
 
 def test_clean_up_finds_what_awkward_customers_left(here: CacheSettings, client: redis.Redis) -> None:
-    """C1, C7: whatever a customer's id is, it has a key of its own that clean-up of its version finds, and only that."""
+    """C1, C7: whatever a customer's id is, it has a key of its own that its version's clean-up finds, and only that."""
 
     async def scenario() -> None:
         pods = [pod(here, version) for version in ("1", "10", "11")]
@@ -159,16 +159,17 @@ def test_every_key_has_a_time_to_live(here: CacheSettings, client: redis.Redis) 
 
 
 def test_another_models_or_runs_marker_is_refused(here: CacheSettings, client: redis.Redis) -> None:
-    """M7: a marker of another model, run or dimension stays as it is; the pod is told whose it is, and caches nothing."""
+    """M7: a marker of another model, run or dimension stays as it is; the pod is told whose, and caches nothing."""
 
     async def scenario() -> None:
         first = pod(here, run="run-a")
         await first.cache.claim()
         await first.ask("c1", "q")
         before = names(client)
-        for other in (pod(here, run="run-b"), pod(here, run="run-a", model="Other"), pod(here, run="run-a", dimension=16)):
-            with pytest.raises(CacheKeyCollisionError, match=r"marker shop:rag_meta:v1: expected model .* saw model 'M', run "
-                                                             r"'run-a', dimension '8'"):
+        told = r"marker shop:rag_meta:v1: expected model .* saw model 'M', run 'run-a', dimension '8'"
+        others = ({"run": "run-b"}, {"run": "run-a", "model": "Other"}, {"run": "run-a", "dimension": 16})
+        for other in (pod(here, **which) for which in others):
+            with pytest.raises(CacheKeyCollisionError, match=told):
                 await other.cache.claim()
             assert await other.ask("c1", "q") == await other.search("a") == "bypass"
             assert other.cache.standing == "foreign"
@@ -182,14 +183,15 @@ def test_another_models_or_runs_marker_is_refused(here: CacheSettings, client: r
 
 
 def test_pods_that_start_together_agree(here: CacheSettings, evidence: Counter[str]) -> None:
-    """M7: of pods of two runs that claim one number at once, those of exactly one run may write; the others are told."""
+    """M7: of pods of two runs that claim one number at once, those of one run may write; the others are told."""
 
     async def scenario() -> None:
         pods = [pod(here, run=f"run-{number % 2}") for number in range(10)]
         told = await asyncio.gather(*(each.cache.claim() for each in pods), return_exceptions=True)
         mine = {each.identity.run for each, error in zip(pods, told, strict=True) if error is None}
         assert len(mine) == 1
-        assert [isinstance(error, CacheKeyCollisionError) for error in told] == [each.identity.run not in mine for each in pods]
+        refused = [isinstance(error, CacheKeyCollisionError) for error in told]
+        assert refused == [each.identity.run not in mine for each in pods]
         assert len({await each.ask("c", "q") for each in pods if each.identity.run not in mine}) == 1
         for each in pods:
             await each.cache.close()
@@ -279,7 +281,7 @@ def test_what_does_not_fit_is_a_miss_and_a_number(here: CacheSettings, client: r
         await one.cache.claim()
         await one.ask("c1", "q")
         await one.ask("c1", "q2")
-        keys = {question: decompose_key("shop:", "1", "c1", text_digest(question).hex()[:32]) for question in ("q", "q2")}
+        keys = {each: decompose_key("shop:", "1", "c1", text_digest(each).hex()[:32]) for each in ("q", "q2")}
         binary = redis.Redis(host=here.server.host, port=here.server.port, db=here.server.database)
         good = binary.get(keys["q"])
         assert good is not None
@@ -308,7 +310,7 @@ def test_what_does_not_fit_is_a_miss_and_a_number(here: CacheSettings, client: r
 
 
 def test_what_must_not_be_kept_is_answered_and_not_kept(here: CacheSettings, client: redis.Redis) -> None:
-    """C7, C8: vectors with NaN or of another dimension, and values above the limit, are answered once and never written."""
+    """C7, C8: vectors with NaN or of another dimension, and values above the limit, are answered and never written."""
 
     async def scenario() -> None:
         one = pod(limited(here, largest=3000))

@@ -164,7 +164,8 @@ def test_a_builder_that_fails_is_replaced(here: CacheSettings, client: redis.Red
             return one.split("q")
 
         started = time.monotonic()
-        told = await asyncio.gather(*(one.cache.decomposition("c1", "q", build) for _ in range(20)), return_exceptions=True)
+        asked = [one.cache.decomposition("c1", "q", build) for _ in range(20)]
+        told = await asyncio.gather(*asked, return_exceptions=True)
         assert time.monotonic() - started < 10  # not after the lease of 20 s
         assert [type(each).__name__ for each in told].count("ValueError") == 1
         assert calls == 2
@@ -188,7 +189,8 @@ def test_an_error_that_stays_is_told_to_all(here: CacheSettings) -> None:
             await asyncio.sleep(0.01)
             raise ValueError("always")
 
-        told = await asyncio.gather(*(one.cache.decomposition("c1", "q", build) for _ in range(50)), return_exceptions=True)
+        asked = [one.cache.decomposition("c1", "q", build) for _ in range(50)]
+        told = await asyncio.gather(*asked, return_exceptions=True)
         assert {repr(each) for each in told} == {"ValueError('always')"}
         assert calls <= 3
         await one.cache.close()
