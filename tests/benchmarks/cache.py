@@ -1,7 +1,8 @@
 """A cache hit and a Redis round trip of a serving pod, beside a plain GET of redis.asyncio; Valkey on loopback.
 
-All three first read one value and assert that it is the same bytes. Rounds alternate, so that a busy machine slows all
-of them alike; each line sums up all rounds. ``hit`` is the whole look: key, round trip, checksum, identity, vectors.
+Each caller has a customer of its own; all three first read the values and assert that they are the same bytes. Rounds
+alternate, so that a busy machine slows all of them alike; each line sums up all rounds. ``hit`` is the whole look: key,
+round trip, checksum, identity, vectors.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from demo.background import Background
 from airflow_provider_ragops.contract import decompose_key, text_digest
 from tests.pods import Pod, pod, settings
 
-Call = Callable[[], Awaitable[object]]
+#: Takes the number of the caller.
+Call = Callable[[int], Awaitable[object]]
 DIMENSION = 384
 
 
@@ -47,23 +49,23 @@ def main() -> None:
 async def compare(url: str, calls: int, rounds: int, concurrencies: list[int]) -> None:
     one = pod(settings(url, budget=5.0), dimension=DIMENSION)
     await one.cache.claim()
-    await one.ask("c1", "q")
-    key = decompose_key("", "1", "c1", text_digest("q").hex()[:32])
+    keys = [decompose_key("", "1", str(caller), text_digest("q").hex()[:32]) for caller in range(max(concurrencies))]
     plain = redis.asyncio.Redis.from_url(url)
     link = one.cache._client
-    value = await plain.get(key)
-    assert value is not None
-    assert value == await link.call(key, "GET", key, seconds=5.0)
-    assert await one.ask("c1", "q") == "hit"
+    for caller, key in enumerate(keys):
+        assert await one.ask(str(caller), "q") == "miss"
+        assert await plain.get(key) == await link.call(key, "GET", key, seconds=5.0) is not None
+        assert await one.ask(str(caller), "q") == "hit"
     kinds: dict[str, Call] = {
-        "hit": lambda: hit(one),
-        "round trip": lambda: link.call(key, "GETRANGE", key, 0, 262_144, seconds=5.0),
-        "redis.asyncio GET": lambda: plain.get(key),
+        "hit": lambda caller: hit(one, str(caller)),
+        "round trip": lambda caller: link.call(keys[caller], "GETRANGE", keys[caller], 0, 262_144, seconds=5.0),
+        "redis.asyncio GET": lambda caller: plain.get(keys[caller]),
     }
+    size = len(await plain.get(keys[0]))
     for concurrency in concurrencies:
         seconds: dict[str, list[float]] = {name: [] for name in kinds}
         wall = dict.fromkeys(kinds, 0.0)
-        for name, call in kinds.items():
+        for call in kinds.values():
             await measured(call, 200, concurrency)  # warm
         for _ in range(rounds):
             for name, call in kinds.items():
@@ -71,37 +73,38 @@ async def compare(url: str, calls: int, rounds: int, concurrencies: list[int]) -
                 seconds[name] += await measured(call, calls, concurrency)
                 wall[name] += time.perf_counter() - started
         for name in kinds:
-            report(name, concurrency, len(value), seconds[name], wall[name])
-    assert one.cache.counts.outcomes["hit"] == one.cache.counts.outcomes.total() - 1
+            report(name, concurrency, size, seconds[name], wall[name])
+    assert one.cache.counts.outcomes["hit"] == one.cache.counts.outcomes.total() - len(keys)
     await plain.aclose()
     await one.cache.close()
 
 
-async def hit(one: Pod) -> None:
+async def hit(one: Pod, customer: str) -> None:
     async def never() -> None:
         raise AssertionError("the value is there")
 
-    await one.cache.decomposition("c1", "q", never)  # type: ignore[arg-type]
+    await one.cache.decomposition(customer, "q", never)  # type: ignore[arg-type]
 
 
 async def measured(call: Call, calls: int, concurrency: int) -> list[float]:
     found: list[float] = []
 
-    async def caller() -> None:
+    async def caller(number: int) -> None:
         for _ in range(calls // concurrency):
             started = time.perf_counter()
-            await call()
+            await call(number)
             found.append(time.perf_counter() - started)
 
-    await asyncio.gather(*(caller() for _ in range(concurrency)))
+    await asyncio.gather(*map(caller, range(concurrency)))
     return found
 
 
 def report(name: str, concurrency: int, size: int, seconds: list[float], wall: float) -> None:
     cuts = statistics.quantiles(seconds, n=100)
     print(json.dumps({
-        "benchmark": "cache", "what": name, "concurrency": concurrency, "bytes": size, "calls": len(seconds),
-        "p50_ms": round(cuts[49] * 1000, 4), "p99_ms": round(cuts[98] * 1000, 4), "per_second": round(len(seconds) / wall),
+        "benchmark": "cache", "what": name, "concurrency": concurrency, "bytes": size,
+        "calls": len(seconds), "per_second": round(len(seconds) / wall),
+        "p50_ms": round(cuts[49] * 1000, 4), "p99_ms": round(cuts[98] * 1000, 4),
     }), flush=True)
 
 

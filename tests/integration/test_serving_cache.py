@@ -26,6 +26,8 @@ AWKWARD = (
     "customer_id=1:v1:", "x" * 2_000_000, "\ud800", "日本語", "c1 ", "C1", "~" + "0" * 32,
 )
 
+PATIENT = 5.0  # what is shown here is what is kept, not how fast a busy test machine is
+
 
 @pytest.fixture
 def client(redis_server: Server) -> redis.Redis:
@@ -37,12 +39,12 @@ def client(redis_server: Server) -> redis.Redis:
 
 @pytest.fixture
 def here(redis_server: Server, client: redis.Redis) -> CacheSettings:
-    return settings(database(redis_server.url, 9), "shop:")
+    return settings(database(redis_server.url, 9), "shop:", budget=PATIENT)
 
 
 def limited(here: CacheSettings, **limits: float) -> CacheSettings:
     """Its address and prefix, with other limits."""
-    found = settings("", here.prefix, **limits)
+    found = settings("", here.prefix, budget=PATIENT, **limits)
     return CacheSettings(here.server, here.prefix, here.may_evict, found.limits)
 
 
@@ -129,7 +131,7 @@ def test_every_key_has_a_time_to_live(here: CacheSettings, client: redis.Redis) 
     """
 
     async def scenario() -> None:
-        one = pod(limited(here, ttl=100.0, lease=60.0))
+        one = pod(limited(here, ttl=1000.0, lease=60.0))
         await one.cache.claim()
         client.persist("shop:rag_meta:v1")
         for number in range(30):
@@ -144,6 +146,7 @@ def test_every_key_has_a_time_to_live(here: CacheSettings, client: redis.Redis) 
         await asyncio.sleep(0.1)
         assert 0 < client.pttl(next(name for name in names(client) if name.endswith(":lease"))) <= 60_000
         await slow
+        one.seconds = 0.0
         for number in range(1, 30):
             await one.ask("c1", str(number))
             await one.search(str(number))
@@ -152,8 +155,8 @@ def test_every_key_has_a_time_to_live(here: CacheSettings, client: redis.Redis) 
     run(scenario)
     left = {name: client.pttl(name) for name in names(client)}
     marker = left.pop("shop:rag_meta:v1")
-    assert all(85_000 < each <= 110_000 for each in left.values())
-    assert len({each // 100 for each in left.values()}) > 30
+    assert all(800_000 < each <= 1_100_000 for each in left.values())
+    assert len({each // 1000 for each in left.values()}) > 30
     assert marker > max(left.values())
     assert not any(name.endswith(":lease") for name in left)
 

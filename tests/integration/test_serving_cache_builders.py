@@ -107,6 +107,24 @@ def test_nobody_waits_for_a_builder_without_end(redis_server: Server, client: re
     run(scenario)
 
 
+def test_a_slow_builder_leaves_its_successors_lease(redis_server: Server, client: redis.Redis) -> None:
+    """C4: a builder that took longer than its lease does not end the lease that another pod holds by now."""
+    found = settings(database(redis_server.url, 8), patience=0.0, lease=0.2, **PATIENT)
+
+    async def scenario() -> None:
+        one = pod(found)
+        await one.cache.claim()
+        one.seconds = 0.5
+        slow = asyncio.create_task(one.ask("c1", "q"))
+        await asyncio.sleep(0.35)
+        assert client.set(LEASE, "its successor's", nx=True, px=60_000)
+        assert await slow == "miss"
+        await one.cache.close()
+        assert client.get(LEASE) == "its successor's"
+
+    run(scenario)
+
+
 def test_a_caller_that_leaves_takes_nobody_along(here: CacheSettings, client: redis.Redis) -> None:
     """C4: the first caller is cancelled, as all but one of the others are: the last one still gets the one answer."""
 

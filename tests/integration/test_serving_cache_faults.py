@@ -8,21 +8,29 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from airflow_provider_ragops.contract import decompose_key, text_digest
 from airflow_provider_ragops.exceptions import ConfigurationError, UnreachableError
 from airflow_provider_ragops.workloads.serving.cache.settings import CacheSettings
+from tests import pods
 from tests.fakes.tcp import TcpProxy
 from tests.own_redis import OwnRedis, own_redis
-from tests.pods import Pod, eventually, pod, run, settings
+from tests.pods import Pod, eventually, pod, run
 from tests.tls import certificate, tls_in_front_of
 
 __all__ = ["own_redis"]
 
 Begin = Callable[..., OwnRedis]
+# Short enough to be noticed where it is spent 20 times over, long enough for a busy test machine.
+BUDGET = 0.3
 FEAST = b"\x02\x00\xfe\xffuser_id"
+
+
+def settings(url: str, **limits: Any) -> CacheSettings:
+    return pods.settings(url, **{"budget": BUDGET} | limits)
 
 
 @asynccontextmanager
@@ -44,6 +52,15 @@ async def back(one: Pod) -> None:
     await eventually(is_back)
 
 
+async def known_again(one: Pod) -> None:
+    """What was kept before is a hit again."""
+
+    async def is_hit() -> bool:
+        return await one.ask("c1", "known") == "hit"
+
+    await eventually(is_hit)
+
+
 async def timed(one: Pod, questions: int, label: str) -> tuple[Counter[str], float]:
     """Outcomes of requests one after another, and the seconds of all of them."""
     started = time.monotonic()
@@ -60,7 +77,9 @@ def test_redis_is_down_when_the_pod_starts(own_redis: Begin) -> None:
         one = pod(settings(server.url))
         with pytest.raises(UnreachableError, match=rf"Redis at 127.0.0.1:{server.port}: expected an answer within 1 s"):
             await one.cache.claim()
-        assert await timed(one, 20, "down") == (Counter(bypass=20), pytest.approx(0, abs=1.0))
+        outcomes, seconds = await timed(one, 20, "down")
+        assert outcomes == {"bypass": 20}
+        assert seconds < 3
         server.start()
         await back(one)
         with server.client() as client:
@@ -83,7 +102,7 @@ def test_redis_is_killed_and_comes_back_empty(own_redis: Begin, evidence: Counte
             await asyncio.to_thread(server.kill)
             outcomes, seconds = await timed(one, 100, "down")
             assert outcomes == {"bypass": 100}
-            assert seconds < 2.0
+            assert seconds < 5
             await asyncio.to_thread(server.start)
             evidence["requests"] += await load + 150
             await back(one)
@@ -112,18 +131,18 @@ def test_redis_is_frozen(own_redis: Begin) -> None:
     server = own_redis()
 
     async def scenario() -> None:
-        async with claimed(settings(server.url, budget=0.1)) as one:
-            await one.ask("c1", "known")
+        async with claimed(settings(server.url)) as one:
+            assert await one.ask("c1", "known") == "miss"
             with server.frozen():
                 outcomes, seconds = await timed(one, 50, "frozen")
                 assert outcomes == {"bypass": 50}
-                assert seconds < 2.5  # three times 0.1 s, and a busy machine
+                assert seconds < 5  # three budgets, not fifty
                 started = time.monotonic()
                 at_once = await asyncio.gather(*(one.ask("c1", f"at once {each}") for each in range(200)))
                 assert set(at_once) == {"bypass"}
-                assert time.monotonic() - started < 2.0
+                assert time.monotonic() - started < 5
             await back(one)
-            assert await one.ask("c1", "known") == "hit"
+            await known_again(one)
             with server.client() as client:
                 assert client.info("clients")["connected_clients"] <= 3  # ours, its predecessor's end, and this one
 
@@ -136,8 +155,8 @@ def test_redis_is_slow(own_redis: Begin, how: str) -> None:
     server = own_redis()
 
     async def scenario() -> None:
-        async with TcpProxy("127.0.0.1", server.port) as proxy, claimed(settings(proxy.url, budget=0.1)) as one:
-            await one.ask("c1", "known")
+        async with TcpProxy("127.0.0.1", server.port) as proxy, claimed(settings(proxy.url)) as one:
+            assert await one.ask("c1", "known") == "miss"
             if how == "paused":
                 with server.client() as client:
                     client.client_pause(2000, all=True)
@@ -145,10 +164,10 @@ def test_redis_is_slow(own_redis: Begin, how: str) -> None:
                 proxy.delay = 2.0
             outcomes, seconds = await timed(one, 30, "slow")
             assert outcomes == {"bypass": 30}
-            assert seconds < 1.5
+            assert seconds < 5
             proxy.delay = 0.0
             await back(one)
-            assert await one.ask("c1", "known") == "hit"
+            await known_again(one)
             assert proxy.connections < 8
 
     run(scenario)
@@ -223,7 +242,7 @@ def test_redis_is_full(own_redis: Begin) -> None:
                 assert await one.ask("c1", "0" + "x" * 100_000) == await two.ask("c1", "0" + "x" * 100_000) == "hit"
                 outcomes, seconds = await timed(one, 100, "full")
                 assert outcomes == {"bypass": 100}
-                assert seconds < 2.0
+                assert seconds < 5
                 assert one.cache.counts.unwritten["full"] < 20  # it is not tried at each request
                 assert client.hget(FEAST, b"\xff") == b"x" * 100_000
                 client.config_set("maxmemory", 100_000_000)
@@ -298,7 +317,7 @@ def test_redis_is_loading(own_redis: Begin) -> None:
 
     async def scenario() -> None:
         async with claimed(settings(server.url)) as one:
-            await one.ask("c1", "known")
+            assert await one.ask("c1", "known") == "miss"
             with server.client() as client:
                 for number in range(300):
                     client.set(f"other {number}", "x" * 10_000)
@@ -308,13 +327,13 @@ def test_redis_is_loading(own_redis: Begin) -> None:
             seen: Counter[str] = Counter()
             while not reload.done():
                 outcomes, seconds = await timed(one, 10, str(time.monotonic()))
-                assert seconds < 1.5
+                assert seconds < 3
                 seen += outcomes
                 await asyncio.sleep(0.02)
             await reload
             assert seen["bypass"] > 10
             await back(one)
-            assert await one.ask("c1", "known") == "hit"
+            await known_again(one)
 
     run(scenario)
 
@@ -330,17 +349,17 @@ def test_redis_becomes_a_replica(own_redis: Begin) -> None:
 
     async def scenario() -> None:
         async with claimed(settings(server.url, pause=0.2)) as one:
-            await one.ask("c1", "known")
+            assert await one.ask("c1", "known") == "miss"
             with server.client() as client:
                 client.replicaof("127.0.0.1", 1)
                 assert await one.ask("c1", "known") == "hit"
                 outcomes, seconds = await timed(one, 50, "read-only")
                 assert outcomes == {"bypass": 50}
-                assert seconds < 2.0
+                assert seconds < 5
                 assert one.cache.counts.unwritten["read-only"] >= 1
                 client.replicaof("no", "one")
             await back(one)
-            assert await one.ask("c1", "known") == "hit"
+            await known_again(one)
 
     run(scenario)
 
@@ -361,7 +380,7 @@ def test_the_password_is_changed(own_redis: Begin, caplog: pytest.LogCaptureFixt
                 await asyncio.sleep(0.05)
                 outcomes, seconds = await timed(one, 30, "locked out")
                 assert outcomes == {"bypass": 30}
-                assert seconds < 1.5
+                assert seconds < 3
                 client.config_set("requirepass", "first-secret")
                 await back(one)
         locked_out = pod(settings(server.url))

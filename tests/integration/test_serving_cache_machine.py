@@ -28,6 +28,8 @@ POD = st.sampled_from(range(len(KINDS)))
 CUSTOMER = st.sampled_from(["c1", "{c}", "*"])
 QUESTION = st.sampled_from(["q", "q2"])
 ANY = st.integers(0, 10_000)
+ASKED = st.lists(st.tuples(POD, CUSTOMER, QUESTION), min_size=2, max_size=8)
+DAMAGE = st.sampled_from(["cut", "flip", "moved", "rubbish", "hash"])
 
 
 class SideBySide(RuleBasedStateMachine):
@@ -70,7 +72,7 @@ class SideBySide(RuleBasedStateMachine):
         self.pods[number] = self.new_pod(number)
         self.claim(number)
 
-    @rule(asked=st.lists(st.tuples(POD, CUSTOMER, QUESTION), min_size=2, max_size=8))
+    @rule(asked=ASKED)
     def ask(self, asked: list[tuple[int, str, str]]) -> None:
         for number, customer, question in asked:
             one = self.pods[number]
@@ -95,7 +97,12 @@ class SideBySide(RuleBasedStateMachine):
         if keys := self.keys():
             self.client.delete(keys[place % len(keys)])
 
-    @rule(place=ANY, cut=ANY, how=st.sampled_from(["cut", "flip", "moved", "rubbish", "hash"]))
+    @rule(each=st.lists(st.tuples(ANY, ANY, DAMAGE), min_size=1, max_size=6), asked=ASKED)
+    def damage_and_ask(self, each: list[tuple[int, int, str]], asked: list[tuple[int, str, str]]) -> None:
+        for place, cut, how in each:
+            self.damage(place, cut, how)
+        self.ask(asked)
+
     def damage(self, place: int, cut: int, how: str) -> None:
         """Of a value; it keeps its time to live, so that the invariant is about what serving writes."""
         keys = [key for key in self.keys() if b"rag_meta" not in key and self.client.type(key) == b"string"]
@@ -140,6 +147,13 @@ class SideBySide(RuleBasedStateMachine):
         with self.text_client() as client:
             clean_stale(client, "", "M", {"1": run})
 
+    @rule()
+    def all_look_again(self) -> None:
+        """After their pause, as serving does every few seconds."""
+        self.time.seconds += 62
+        for number in range(len(KINDS)):
+            self.claim(number)
+
     @rule(seconds=st.sampled_from([1.0, 31.0, 62.0, 100_000.0]))
     def time_passes(self, seconds: float) -> None:
         self.time.seconds += seconds
@@ -179,6 +193,6 @@ def test_no_history_crosses_versions(client: redis.Redis, redis_server: Server, 
         max_examples=40, stateful_step_count=40, deadline=None, derandomize=True, database=None,
         suppress_health_check=list(HealthCheck),
     ))
-    assert min(outcomes[each] for each in ("hit", "miss", "mismatch", "bypass")) > 20, outcomes
+    assert min(outcomes[each] for each in ("hit", "miss", "mismatch", "bypass")) > 10, outcomes
     evidence["schedules"] += 40
     client.close()

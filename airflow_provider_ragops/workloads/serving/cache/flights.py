@@ -28,6 +28,9 @@ class Flights:
     def __len__(self) -> int:
         return len(self._flying)
 
+    def __contains__(self, key: Hashable) -> bool:
+        return key in self._flying
+
     async def share(self, key: Hashable, work: Work) -> tuple[Any, bool]:
         """The result, and whether somebody else had begun it.
 

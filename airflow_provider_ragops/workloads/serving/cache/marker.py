@@ -54,6 +54,11 @@ class Marker:
         """Not while it was just found missing or another's: a clean-up, and a person, get time to end."""
         return self._clock() >= self._closed_until
 
+    @property
+    def is_lost(self) -> bool:
+        """It was found missing or another's a short while ago: neither read nor write."""
+        return self.standing in ("missing", "foreign") and not self.may_be_asked
+
     async def claim(self, seconds: float) -> None:
         """Write it, or find that it is ours, or (see :attr:`standing`) that it vanished a short while ago.
 

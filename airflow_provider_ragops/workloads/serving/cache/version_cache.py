@@ -15,7 +15,7 @@ import asyncio
 import random
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -30,7 +30,7 @@ from airflow_provider_ragops.workloads.serving.cache.keys import Keys
 from airflow_provider_ragops.workloads.serving.cache.lease import Leases
 from airflow_provider_ragops.workloads.serving.cache.link import Unavailable
 from airflow_provider_ragops.workloads.serving.cache.marker import Marker, Standing
-from airflow_provider_ragops.workloads.serving.cache.seals import decompositions, search_results
+from airflow_provider_ragops.workloads.serving.cache.seals import Kind, decompositions, search_results
 from airflow_provider_ragops.workloads.serving.cache.settings import CacheSettings
 from airflow_provider_ragops.workloads.serving.cache.store import Store
 from airflow_provider_ragops.workloads.serving.cache.values import (
@@ -123,10 +123,13 @@ class VersionCache:
         """
         if not customer_id:
             return await self._alone(build, "no customer")
-        key = self._keys.decomposition(customer_id, text_digest(question))
-        work = partial(self._decomposed, key, text_digest(customer_id, question), build, budget or self.budget())
-        found: tuple[Decomposition, Outcome] = await self._shared(key, work, build)
-        return found
+        key, subject = self._keys.decomposition(customer_id, text_digest(question)), text_digest(customer_id, question)
+        budget = budget or self.budget()
+        if found := await self._peek(key, [(key, subject)], self._splits, budget):
+            return found[0], "hit"
+        work = partial(self._decomposed, key, subject, build, budget)
+        answer: tuple[Decomposition, Outcome] = await self._shared(key, work, build)
+        return answer
 
     async def hits(
         self, sub_queries: Sequence[str], search: Search, *, k: int = 5, budget: Budget | None = None,
@@ -138,15 +141,28 @@ class VersionCache:
         asked = [text_digest(str(k), each) for each in sub_queries]
         order = tuple(map(self._keys.hits, asked))
         subjects = dict(zip(order, asked, strict=True))
-        work = partial(self._searched, order, subjects, search, budget or self.budget())
-        found: tuple[Sequence[Sequence[Any]], Outcome] = await self._shared(order, work, search)
-        return found
+        budget = budget or self.budget()
+        if (found := await self._peek(order, list(subjects.items()), self._found, budget)) is not None:
+            values = dict(zip(subjects, found, strict=True))
+            return tuple(values[key] for key in order), "hit"
+        work = partial(self._searched, order, subjects, search, budget)
+        answer: tuple[Sequence[Sequence[Any]], Outcome] = await self._shared(order, work, search)
+        return answer
 
     async def close(self) -> None:
         """End all builders and the connections."""
         await self._flights.close()
         await self._entries.close()
         await self._client.close()
+
+    async def _peek(
+        self, flight: Hashable, asked: Sequence[tuple[str, bytes]], kind: Kind, budget: Budget
+    ) -> list[Any] | None:
+        """The common case first, without a task: everything is there. What is being built is waited for instead."""
+        found = None if flight in self._flights else await self._entries.peek(asked, kind, budget)
+        if found is not None:
+            self.counts.outcomes["hit"] += 1
+        return found
 
     async def _shared(self, key: Any, work: Callable[[], Awaitable[Any]], build: Callable[[], Awaitable[Any]]) -> Any:
         try:
