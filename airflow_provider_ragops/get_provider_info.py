@@ -8,10 +8,10 @@ _PACKAGE = "airflow_provider_ragops"
 _INTEGRATION = "RAGOps"
 
 _OPERATORS = (
-    "alert", "evaluation", "features", "gate", "lock", "materialization", "partition", "plan", "reconcile", "release",
-    "rollback", "target", "training", "training_set", "validation", "workload",
+    "alert", "evaluation", "features", "gate", "guardrail", "lock", "materialization", "partition", "plan", "reconcile",
+    "release", "rollback", "target", "training", "training_set", "validation", "workload",
 )  # fmt: skip
-_SENSORS = ("partition",)
+_SENSORS = ("guardrail", "partition")
 _HOOKS = ("feast", "mlflow", "serving")
 _TRIGGERS = ("partition",)
 

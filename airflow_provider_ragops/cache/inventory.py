@@ -32,12 +32,16 @@ def stale(client: Any, prefix: str, model: str, runs: Mapping[str, str]) -> dict
     return {version: found[version] for version, run in runs.items() if version in found and found[version] != run}
 
 
+def counts(client: Any, prefix: str) -> dict[str, int]:
+    """How many keys each version has, its marker included."""
+    keys = _keys(client, [f"{literal(prefix)}rag_*"])
+    return dict(Counter(version for version in (version_of(prefix, key) for key in keys) if version is not None))
+
+
 def unmarked(client: Any, prefix: str) -> dict[str, int]:
     """How many keys each version has that no marker claims: no clean-up touches them, they end with their TTL."""
     claimed = markers(client, prefix)
-    keys = _keys(client, [f"{literal(prefix)}rag_*"])
-    counts = Counter(version for version in (version_of(prefix, key) for key in keys) if version is not None)
-    return {version: number for version, number in counts.items() if version not in claimed}
+    return {version: number for version, number in counts(client, prefix).items() if version not in claimed}
 
 
 def _keys(client: Any, matching: Iterable[str]) -> set[str]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from airflow_provider_ragops.cache.cleanup import Conditions, clean_stale, clean_versions
-from airflow_provider_ragops.cache.inventory import leftovers
+from airflow_provider_ragops.cache.inventory import counts, leftovers
 from airflow_provider_ragops.cache.keyspace import key_space_fault
 from airflow_provider_ragops.contract import ServingTarget
 from airflow_provider_ragops.hooks.redis import redis_client
@@ -41,6 +41,10 @@ class TargetKeys:
         old, new = runs
         with redis_client(self.conn_id) as client:
             return key_space_fault(client, *self._whose, old, new, runs=runs)
+
+    def counts(self) -> Mapping[str, int]:
+        with redis_client(self.conn_id) as client:
+            return counts(client, self.target.redis_prefix)
 
     @property
     def _whose(self) -> tuple[str, str]:

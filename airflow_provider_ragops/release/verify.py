@@ -7,16 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_ragops.contract import ServingTarget
+from airflow_provider_ragops.release.guardrail import LATENCY_FACTOR, traces
 from airflow_provider_ragops.rollout.updater import Updater
 
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
-# The seed's alert rule: a latency above twice the baseline while the version changes.
-LATENCY_FACTOR = 2.0
 # Below this many seconds a doubled median is the noise of the API server's proxy.
 LATENCY_FLOOR = 0.5
-COLLISION = "CacheKeyCollisionError"
 
 
 class Verification:
@@ -42,8 +40,8 @@ class Verification:
             if answer.fault:
                 return f"{answer.source}: {answer.fault}"
         for pod in pods:
-            if COLLISION in self._updater.logs(pod):
-                return f"pod {pod}: {COLLISION} in its log"
+            if found := traces(self._updater.logs(pod)):
+                return f"pod {pod}: {found[0]} in its log"
         return self._slower(pods, version, example)
 
     def _slower(self, pods: list[str], version: str, example: Json) -> str:

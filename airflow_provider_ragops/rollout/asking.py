@@ -57,6 +57,15 @@ class Asker:
         except UnreachableError:
             return None
 
+    def metrics(self, name: str) -> str | None:
+        """What a pod tells Prometheus; None where it does not answer with status 200."""
+        try:
+            status, body = self._proxy(f"{self._of_pod(name)}/metrics")
+        except UnreachableError:
+            self._alive()
+            return None
+        return body if status == 200 else None
+
     def latency(self, pods: list[str], version: str, example: Json, times: int) -> float | None:
         """Median seconds of a real answer, over ``times`` requests to each pod; ``None`` without a good answer."""
         answers = [self.pod(pod, version, example) for pod in pods for _ in range(times)]

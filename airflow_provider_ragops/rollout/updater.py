@@ -123,8 +123,14 @@ class Updater:
         """Median seconds of a real answer, over ``times`` requests to each pod; ``None`` without a good answer."""
         return self._asker.latency(pods, version, example, times)
 
-    def logs(self, pod: str, lines: int = 2000) -> str:
-        query = {"tailLines": str(lines), "container": self._target.container}
+    def metrics(self, pod: str) -> str | None:
+        """What it tells Prometheus; None where it does not answer with status 200."""
+        return self._asker.metrics(pod)
+
+    def logs(self, pod: str, lines: int = 2000, since: int | None = None) -> str:
+        """The last lines, or all of the last ``since`` seconds."""
+        limit = {"tailLines": str(lines)} if since is None else {"sinceSeconds": str(since)}
+        query = {"container": self._target.container, **limit}
         return self._kube.text(f"{self._core}/pods/{pod}/log", query)
 
     def wait(

@@ -9,6 +9,7 @@ import pytest
 import redis
 from demo import services
 
+from airflow_provider_ragops.cache.inventory import counts
 from airflow_provider_ragops.cache.keyspace import key_space_fault
 from airflow_provider_ragops.contract import decompose_key
 from airflow_provider_ragops.exceptions import UnreachableError
@@ -39,6 +40,14 @@ def test_two_versions_apart_are_good(client: redis.Redis, caplog: pytest.LogCapt
     with caplog.at_level(logging.INFO):
         assert key_space_fault(client, "p:", "M", "1", "2", runs={"1": "run-1", "2": "run-2"}) == ""
     assert "key space under 'p:': all keys" in caplog.messages
+
+
+def test_keys_are_counted_by_version(client: redis.Redis) -> None:
+    """Each version's, marker included; keys of other prefixes, and those without a version, are nobody's."""
+    side_by_side(client)
+    fill(client, "p:", "12", customers=("a",))
+    write(client, ["q:rag_store:v1:a", "p:rag_decompose:customer_id=1", "p:rag_feedback:v1:7"])
+    assert counts(client, "p:") == {"1": 9, "2": 9, "12": 3}
 
 
 def test_a_first_release_has_one_marker(client: redis.Redis) -> None:

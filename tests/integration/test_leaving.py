@@ -125,4 +125,4 @@ def test_a_pod_that_leaves_clears_its_own_directory(shared: Shared) -> None:
     assert shared.files() & {f"./{first}/m/1/model.pt", f"./{second}/m/1/model.pt"} == {f"./{second}/m/1/model.pt"}
     assert "leaving: /health answers 503" in log
     assert "cleared, 3 files and folders removed" in log
-    assert any('"leaving"' in body for body in health), health
+    assert any('"stopping"' in body for body in health), health

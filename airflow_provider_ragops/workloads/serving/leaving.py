@@ -1,6 +1,6 @@
 """What a pod does before it is told to stop: the preStop hook of the serving container.
 
-``python -m airflow_provider_ragops.workloads.serving.leaving WAIT [CLEAR]`` marks the pod as leaving, so that
+``python -m airflow_provider_ragops.workloads.serving.leaving WAIT [CLEAR]`` tells the server with SIGUSR1, so that
 ``/health`` answers 503 while ``/invocations`` goes on; waits WAIT seconds, so that nobody sends it requests any more;
 then clears what this pod cached, for up to CLEAR seconds. SIGTERM comes after it.
 
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,46 +21,30 @@ from pathlib import Path
 
 from airflow_provider_ragops.contract import ENV_MODEL_CACHE
 
-MARKER = Path("/tmp/ragops-leaving")  # noqa: S108  a directory of this pod alone
 ENV_POD_NAME = "POD_NAME"
 WAIT_SECONDS = 5.0
 CLEAR_SECONDS = 3.0
 
 
-def is_leaving(marker: Path = MARKER) -> bool:
-    """Whether this container was told to leave.
-
-    One that comes after it in the same pod, where the liveness probe had it killed, finds the marker and is not meant.
-    """
-    try:
-        return marker.read_text("utf-8", "replace") == container_start()
-    except FileNotFoundError:
-        return False
-
-
-def container_start(stat: Path = Path("/proc/1/stat")) -> str:
-    """When this container's first process began, in ticks; empty where the system does not say."""
-    try:
-        # Field 22; the second one, a name in parentheses, may hold anything.
-        return stat.read_text("utf-8", "replace").rpartition(")")[2].split()[19]
-    except FileNotFoundError:
-        return ""
+def tell_server() -> None:
+    """Process 1 is the server; one that does not handle the signal yet is not hurt by it, because it is process 1."""
+    os.kill(1, signal.SIGUSR1)
 
 
 def main(
     argv: Sequence[str], environ: Mapping[str, str], say: Callable[[str, str], None],
-    *, marker: Path = MARKER, sleep: Callable[[float], None] = time.sleep,
+    *, tell: Callable[[], None] = tell_server, sleep: Callable[[float], None] = time.sleep,
 ) -> int:
-    """Mark, wait, clear; always 0. Each step is taken even where the one before it failed.
+    """Tell, wait, clear; always 0. Each step is taken even where the one before it failed.
 
     :param say: ``say(level, message)`` for the container's log.
     """
     wait, limit = (_seconds(argv, at, default, say) for at, default in ((0, WAIT_SECONDS), (1, CLEAR_SECONDS)))
     try:
-        marker.write_text(container_start(), "utf-8")
+        tell()
         say("info", f"leaving: /health answers 503 from now on; stopping in {wait:g} s")
     except Exception as error:  # the hook must not fail, whatever it finds
-        say("error", f"leaving: {marker} can't be written, so /health goes on to answer 200: {error}")
+        say("error", f"leaving: the server was not told, so /health goes on to answer 200: {error}")
     sleep(wait)
     try:
         say(*_clear(environ, limit))

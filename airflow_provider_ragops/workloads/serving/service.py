@@ -23,6 +23,7 @@ from airflow_provider_ragops.workloads.serving.answer import Answer
 from airflow_provider_ragops.workloads.serving.errors import error_answer
 from airflow_provider_ragops.workloads.serving.model import PLAIN_JSON, LoadedModel
 from airflow_provider_ragops.workloads.serving.questions import answer_questions, read_questions
+from airflow_provider_ragops.workloads.serving.workers import overloaded
 
 if TYPE_CHECKING:
     from airflow_provider_ragops.workloads.serving.metrics import Metrics
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from airflow_provider_ragops.workloads.serving.workers import Workers
 
 log = logging.getLogger(__name__)
+
+# Bytes that are parsed sooner than they are handed to a thread and back.
+READ_AT_ONCE = 16_384
 
 
 @dataclass(frozen=True)
@@ -50,6 +54,7 @@ class Service:
     metrics: Metrics
     workers: Workers
     clock: Callable[[], float] = field(default=time.perf_counter)
+    under_way: int = 0
 
     async def answer(self, asked: Invocation) -> Answer:
         """Never raises, but when its task is cancelled in a process that goes on."""
@@ -103,6 +108,9 @@ class Service:
         limits = self.state.settings.limits
         if len(asked.body) > limits.body_bytes:
             raise too_large(limits.body_bytes)
+        if self.under_way >= limits.concurrency + limits.queue:
+            raise overloaded(limits.concurrency + limits.queue)
+        self.under_way += 1
         try:
             async with asyncio.timeout(limits.request_seconds):
                 return await self._by_kind(loaded, asked)
@@ -111,12 +119,14 @@ class Service:
                 loaded.subject, expected=f"an answer within {limits.request_seconds} s", seen="none yet",
                 action="Send less at once, or raise SERVING_REQUEST_SECONDS.",
             ) from error
+        finally:
+            self.under_way -= 1
 
     async def _by_kind(self, loaded: LoadedModel, asked: Invocation) -> tuple[Answer, str]:
         if loaded.retriever is not None and asked.content_type in PLAIN_JSON:
-            questions = await self.workers.run(
-                read_questions, loaded.subject, asked.body, self.state.settings.limits
-            )
+            what = (loaded.subject, asked.body, self.state.settings.limits)
+            small = len(asked.body) <= READ_AT_ONCE
+            questions = read_questions(*what) if small else await self.workers.run(read_questions, *what)
             if questions is not None:
                 assert self.state.cache is not None  # noqa: S101  set before the pod is ready
                 answer = await answer_questions(questions, loaded, self.state.cache, self.workers.run)

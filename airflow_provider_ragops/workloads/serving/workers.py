@@ -41,10 +41,7 @@ class Workers:
     async def run(self, function: Callable[..., Result], *arguments: Any) -> Result:
         """:raises OverloadedError: when as many calls wait as may; the call was not begun."""
         if self._pending >= self._limit:
-            raise OverloadedError(
-                "this pod", expected=f"at most {self._limit} predictions under way or waiting", seen="one more",
-                action="Ask again in a second, or add replicas.",
-            )
+            raise overloaded(self._limit)
         call = _Call(asyncio.get_running_loop(), function, arguments)
         self._pending += 1
         self._calls.put(call)
@@ -90,6 +87,13 @@ class Workers:
             call.future.set_result(result)
         else:
             call.future.set_exception(error)
+
+
+def overloaded(limit: int) -> OverloadedError:
+    return OverloadedError(
+        "this pod", expected=f"at most {limit} predictions under way or waiting", seen="one more",
+        action="Ask again in a second, or add replicas.",
+    )
 
 
 def _bearable(failure: BaseException) -> Exception:

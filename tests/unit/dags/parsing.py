@@ -13,7 +13,7 @@ from typing import Any
 from demo.paths import ROOT
 
 DAGS = ROOT / "dags"
-FILES = ("model_release", "model_reconcile", "churn/daily_churn_model_retraining")
+FILES = ("model_release", "model_reconcile", "model_guardrail", "churn/daily_churn_model_retraining")
 HEAVY = ("duckdb", "fastapi", "feast", "mlflow", "pandas", "pandera", "polars", "pyarrow", "redis", "torch")
 #: A second target, all of it from the environment.
 STAGING = {

@@ -1,4 +1,4 @@
-"""The preStop hook: what it marks, how long it waits, and above all what it must not delete."""
+"""The preStop hook: whom it tells, how long it waits, and above all what it must not delete."""
 
 from __future__ import annotations
 
@@ -36,18 +36,20 @@ def files(folder: Path) -> set[str]:
 
 
 class Hook:
-    """One call of the hook with its log, its waits, and its marker."""
+    """One call of the hook with its log, its waits, and whether the server was told."""
 
-    def __init__(self, folder: Path) -> None:
-        self.marker, self.said, self.waits = folder / "marker", list[tuple[str, str]](), list[float]()
+    def __init__(self) -> None:
+        self.told, self.said, self.waits = 0, list[tuple[str, str]](), list[float]()
         self.meanwhile: Callable[[], object] = list
+
+    def tell(self) -> None:
+        self.told += 1
 
     def __call__(self, *arguments: str, cache: Path | str = "", pod: str = MINE) -> str:
         """All that it said."""
         environ = {"MODEL_CACHE_DIR": str(cache), "POD_NAME": pod}
-        code = leaving.main(
-            arguments, environ, lambda *line: self.said.append(line), marker=self.marker, sleep=self._wait
-        )
+        say = lambda *line: self.said.append(line)  # noqa: E731
+        code = leaving.main(arguments, environ, say, tell=lambda: self.tell(), sleep=self._wait)
         assert code == 0
         return "\n".join(message for _, message in self.said)
 
@@ -57,8 +59,8 @@ class Hook:
 
 
 @pytest.fixture
-def hook(tmp_path: Path) -> Hook:
-    return Hook(tmp_path)
+def hook() -> Hook:
+    return Hook()
 
 
 def test_its_own_directory_is_cleared_and_no_other(shared: Path, hook: Hook) -> None:
@@ -131,28 +133,11 @@ def test_a_mount_is_this_pods_by_the_name_of_what_is_mounted(
 def test_unready_first_then_wait_then_clear(shared: Path, hook: Hook) -> None:
     """R5: /health says so from the first moment, and the model's files are there as long as requests come."""
     model = shared / MINE / "rag-retriever/2/model.pt"
-    seen: list[tuple[bool, bool]] = []
-    hook.meanwhile = lambda: seen.append((leaving.is_leaving(hook.marker), model.exists()))
-    assert not leaving.is_leaving(hook.marker)
+    seen: list[tuple[int, bool]] = []
+    hook.meanwhile = lambda: seen.append((hook.told, model.exists()))
     hook("7", cache=shared / MINE)
-    assert (hook.waits, seen, model.exists()) == ([7.0], [(True, True)], False)
+    assert (hook.waits, seen, model.exists()) == ([7.0], [(1, True)], False)
     assert [level for level, _ in hook.said] == ["info", "info"]
-
-
-def test_the_next_container_of_the_pod_is_not_leaving(hook: Hook, tmp_path: Path) -> None:
-    """R5: /tmp outlives a container that the liveness probe had killed; its successor must turn Ready again."""
-    hook("0")
-    assert leaving.is_leaving(hook.marker)
-    hook.marker.write_text(f"{int(leaving.container_start()) + 100}")
-    assert not leaving.is_leaving(hook.marker)
-
-
-def test_the_start_of_a_container_is_read_past_odd_names(tmp_path: Path) -> None:
-    """The name of a process may hold blanks and parentheses."""
-    stat = tmp_path / "stat"
-    stat.write_text(f"1 (a) b (c) S {' '.join(str(number) for number in range(4, 53))}\n")
-    assert leaving.container_start(stat) == "22"
-    assert leaving.container_start(tmp_path / "none") == ""
 
 
 @pytest.mark.parametrize(("arguments", "waits"), [
@@ -166,13 +151,13 @@ def test_it_waits_whatever_it_was_told(hook: Hook, arguments: list[str], waits: 
 
 
 def test_no_step_depends_on_the_one_before(shared: Path, hook: Hook, monkeypatch: pytest.MonkeyPatch) -> None:
-    """R5: /tmp is full and the volume odd: it still waits, says both, and does not fail."""
-    hook.marker.mkdir()
+    """R5: the server is not to be told and the volume odd: it still waits, says both, and does not fail."""
 
     def broken(*_: object) -> str:
         raise ValueError("odd")
 
     monkeypatch.setattr(leaving, "fault", broken)
+    monkeypatch.setattr(hook, "tell", broken)
     said = hook("3", cache=shared / MINE)
     assert hook.waits == [3.0]
     assert "goes on to answer 200" in said
@@ -205,9 +190,10 @@ def test_what_cannot_be_removed_is_told_and_passed_over(shared: Path, monkeypatc
 
 
 # As the kubelet does it: process namespace and mounts of its own, the pod's directory mounted at the same path in
-# each; process 1 is the server, whose error output is the container's log.
+# each; process 1 stands for the server: its error output is the container's log, and it says that it was told.
 CONTAINER = textwrap.dedent("""
     mount --bind "$SHARED/$POD_NAME" "$MODEL_CACHE_DIR"
+    trap 'echo told >&2' USR1
     echo "the server's own line" >&2
     # A shell of its own: process 1 would redirect its own output while it waits.
     sh -c '"$PYTHON" -m %s 0 > /dev/null 2> "$SHARED/unseen"'
@@ -228,9 +214,8 @@ def test_in_a_container_beside_another(shared: Path, tmp_path: Path) -> None:
     ran = subprocess.run(
         [*alone, "sh", "-c", CONTAINER], env=environ, capture_output=True, text=True, timeout=60, check=True
     )
-    leaving.MARKER.unlink()  # of a process 1 that is gone
-    first, *lines, last = ran.stderr.splitlines()
-    assert (first, last) == ("the server's own line", "ended with 0")
+    first, *lines, told, last = ran.stderr.splitlines()
+    assert (first, told, last) == ("the server's own line", "told", "ended with 0")
     said = [json.loads(line) for line in lines]
     assert [one["level"] for one in said] == ["info", "info"]
     assert said[0]["logger"] == HOOK

@@ -117,6 +117,25 @@ def test_an_answer_that_takes_too_long_is_given_up() -> None:
     gate.set()
 
 
+def test_requests_beyond_the_queue_are_refused_while_they_only_wait_for_the_cache() -> None:
+    """The limit counts requests, whatever they wait for; it is free again afterwards."""
+
+    class Slow(MemoryCache):
+        async def decomposition(self, *asked: Any, **more: Any) -> Any:
+            await asyncio.sleep(0.1)
+            return await super().decomposition(*asked, **more)
+
+    service = a_service(a_model(name="M"), limits=Limits(concurrency=1, queue=1))
+    service.state.cache = Slow()
+    asked = Invocation(b'{"queries": ["refunds"]}')
+
+    async def run() -> list[int]:
+        return [each.status for each in await asyncio.gather(*(service.answer(asked) for _ in range(3)))]
+
+    assert asyncio.run(run()) == [200, 200, 429]
+    assert answer(service, asked).status == 200
+
+
 def test_a_body_over_the_limit_is_refused_without_being_read() -> None:
     """413 that names the limit and the setting."""
     service = a_service(model(lambda body, kind: pytest.fail("read")), limits=Limits(body_bytes=10))
