@@ -8,8 +8,8 @@ _PACKAGE = "airflow_provider_ragops"
 _INTEGRATION = "RAGOps"
 
 _OPERATORS = (
-    "alert", "evaluation", "features", "gate", "guardrail", "lock", "materialization", "partition", "plan", "reconcile",
-    "release", "rollback", "target", "training", "training_set", "validation", "workload",
+    "alert", "evaluation", "features", "gate", "guardrail", "lock", "materialization", "pair_set", "partition", "plan",
+    "reconcile", "release", "retriever", "rollback", "target", "training", "training_set", "validation", "workload",
 )  # fmt: skip
 _SENSORS = ("guardrail", "partition")
 _HOOKS = ("feast", "mlflow", "serving")

@@ -1,6 +1,7 @@
 """The serving targets of this deployment, by the names that people choose from. Cheap enough for every parse.
 
-``RAGOPS_TARGETS`` adds some, such as a staging tier, without an edit here (docs/settings.md).
+``RAGOPS_RAG`` switches the RAG example's on; ``RAGOPS_TARGETS`` adds some, such as a staging tier, without an edit
+here (docs/settings.md).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from churn import settings as churn
+from rag import settings as rag
 
 from airflow_provider_ragops.contract import ServingTarget
 from airflow_provider_ragops.exceptions import ConfigurationError
@@ -28,6 +30,14 @@ class NamedTarget:
 
 
 CHURN = NamedTarget(ServingTarget(churn.SERVING_NAMESPACE, churn.MODEL), churn.REDIS_CONN)
+# The chart gives Deployment and container the same name.
+RAG = NamedTarget(
+    ServingTarget(
+        rag.SERVING_NAMESPACE, rag.MODEL, deployment=rag.DEPLOYMENT, container=rag.DEPLOYMENT,
+        redis_prefix=rag.REDIS_PREFIX,
+    ),
+    rag.REDIS_CONN,
+)  # fmt: skip
 
 
 def added(text: str) -> dict[str, NamedTarget]:
@@ -66,7 +76,8 @@ def distinct(named: dict[str, NamedTarget]) -> dict[str, NamedTarget]:
     return named
 
 
-TARGETS = distinct({"churn": CHURN, **added(os.environ.get("RAGOPS_TARGETS", ""))})
+SHIPPED = {"churn": CHURN, **({"rag": RAG} if rag.ENABLED else {})}
+TARGETS = distinct({**SHIPPED, **added(os.environ.get("RAGOPS_TARGETS", ""))})
 
 #: For a DAG whose form asks for the target by name (``user_defined_macros={"targets": TARGETS}``).
 CHOSEN = {

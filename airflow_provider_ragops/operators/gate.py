@@ -26,7 +26,7 @@ from airflow_provider_ragops.operators.translation import translated_errors
 from airflow_provider_ragops.promotion import evaluation, verdict
 from airflow_provider_ragops.promotion.gate import judge
 from airflow_provider_ragops.promotion.report import PROMOTE, GateReport
-from airflow_provider_ragops.promotion.rules import GateRules
+from airflow_provider_ragops.promotion.rules import GateRules, Rules
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -71,7 +71,7 @@ class QualityGateOperator(BaseBranchOperator):
     :param mlflow_conn_id: The Airflow connection.
     """
 
-    template_fields = (
+    template_fields: tuple[str, ...] = (
         "model", "candidate", "champion", "evaluation_run_id", "evaluate_only", "min_auc",
         "non_inferiority_margin", "confidence", "min_rows", "max_slice_loss", "min_slice_rows", "samples",
         "challenger", "target",
@@ -130,7 +130,7 @@ class QualityGateOperator(BaseBranchOperator):
 
     def choose_branch(self, context: Context) -> str | list[str] | None:
         with translated_errors():
-            rules = self._rules()
+            rules = self.rules()
             stops = rendered.truth("evaluate_only", self.evaluate_only) or run_type(context) == "backfill"
             report = judge(self._evaluation(), rules)
             self.log.info("Gate of model %s:\n%s", self.model, report.as_text())
@@ -143,16 +143,23 @@ class QualityGateOperator(BaseBranchOperator):
             return self.follow_stop
         return self.follow_promote if report.verdict == PROMOTE else self.follow_reject
 
-    def _rules(self) -> GateRules:
-        return GateRules(
-            min_auc=rendered.number("min_auc", self.min_auc),
-            non_inferiority_margin=rendered.number("non_inferiority_margin", self.non_inferiority_margin),
-            confidence=rendered.number("confidence", self.confidence),
-            min_rows=rendered.whole_number("min_rows", self.min_rows),
-            max_slice_loss=rendered.number("max_slice_loss", self.max_slice_loss),
-            min_slice_rows=rendered.whole_number("min_slice_rows", self.min_slice_rows),
-            samples=rendered.whole_number("samples", self.samples),
-        )
+    def rules(self) -> Rules:
+        """What the candidate must reach, after rendering.
+
+        :raises ConfigurationError: when a parameter is no number, or impossible.
+        """
+        return GateRules(min_auc=rendered.number("min_auc", self.min_auc), **self.comparison())
+
+    def comparison(self) -> dict[str, Any]:
+        """The rules that are the same whatever is compared."""
+        return {
+            "non_inferiority_margin": rendered.number("non_inferiority_margin", self.non_inferiority_margin),
+            "confidence": rendered.number("confidence", self.confidence),
+            "min_rows": rendered.whole_number("min_rows", self.min_rows),
+            "max_slice_loss": rendered.number("max_slice_loss", self.max_slice_loss),
+            "min_slice_rows": rendered.whole_number("min_slice_rows", self.min_slice_rows),
+            "samples": rendered.whole_number("samples", self.samples),
+        }
 
     def _evaluation(self) -> evaluation.Evaluation:
         run = self.hook.run(rendered.required("evaluation_run_id", self.evaluation_run_id))

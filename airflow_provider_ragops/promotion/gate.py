@@ -1,10 +1,10 @@
 """The gate: promote, reject or not-enough-data, with reasons. Pure: the same evaluation and rules, the same verdict.
 
 The questions come in rounds (see ``objections``); the first round that objects decides, with all its reasons.
-Last comes quality: the candidate's AUC must reach the threshold; it must not be worse than the champion by more
-than the margin; and it must not do harm in a slice (see ``slices``). The second is a non-inferiority test: the
-lower end of a one-sided bootstrap interval of the difference of both AUCs (see ``ranking``) must not lie below
-minus the margin.
+Last comes quality: what the rules measure by (the AUC of a classifier, the mean reciprocal rank of a retriever) must
+reach the threshold; it must not be worse than the champion's by more than the margin; and the candidate must not do
+harm in a slice (see ``slices``). The second is a non-inferiority test: the lower end of a one-sided bootstrap interval
+of the difference of both (see ``ranking``) must not lie below minus the margin.
 
 The first model of all has no champion: thresholds alone decide (the bootstrap of the loop), and the report says so.
 """
@@ -17,15 +17,14 @@ from dataclasses import replace
 
 from airflow_provider_ragops.promotion import objections, slices
 from airflow_provider_ragops.promotion.evaluation import Evaluation, JudgedVersion, Predictions
-from airflow_provider_ragops.promotion.ranking import auc_differences
 from airflow_provider_ragops.promotion.report import NOT_ENOUGH_DATA, PROMOTE, REJECT, GateReport, Verdict
-from airflow_provider_ragops.promotion.rules import GateRules
+from airflow_provider_ragops.promotion.rules import Rules
 from airflow_provider_ragops.promotion.slices import SliceReport
 
 Answer = tuple[Verdict, str]
 
 
-def judge(evaluation: Evaluation, rules: GateRules) -> GateReport:
+def judge(evaluation: Evaluation, rules: Rules) -> GateReport:
     """Decide about the candidate of an evaluation."""
     numbers: dict[str, float] = {}
     candidate, champion, rows = evaluation.candidate, evaluation.champion, evaluation.predictions
@@ -34,10 +33,10 @@ def judge(evaluation: Evaluation, rules: GateRules) -> GateReport:
         return _report(NOT_ENOUGH_DATA, incomplete, evaluation, rules, numbers)
     rounds: tuple[tuple[Verdict, Iterator[str]], ...] = (
         (REJECT, objections.without_proof(candidate)),
-        (NOT_ENOUGH_DATA, objections.too_little(rows, rules.min_rows, numbers)),
-        (REJECT, objections.unmeasured(candidate, rows)),
-        (NOT_ENOUGH_DATA, objections.not_comparable(evaluation, rows)),
-        (REJECT, objections.contradicted(candidate, champion, rows, numbers)),
+        (NOT_ENOUGH_DATA, objections.too_little(rows, rules, numbers)),
+        (REJECT, objections.unmeasured(candidate, rows, rules.measure)),
+        (NOT_ENOUGH_DATA, objections.not_comparable(evaluation, rows, rules.measure)),
+        (REJECT, objections.contradicted(candidate, champion, rows, rules.measure, numbers)),
     )
     for verdict, objected in rounds:
         if found := tuple(objected):
@@ -51,7 +50,7 @@ def _report(
     verdict: Verdict,
     reasons: tuple[str, ...],
     evaluation: Evaluation,
-    rules: GateRules,
+    rules: Rules,
     numbers: Mapping[str, float],
 ) -> GateReport:
     candidate, champion = evaluation.candidate, evaluation.champion
@@ -67,10 +66,10 @@ def _quality(
     champion: JudgedVersion | None,
     rows: Predictions,
     groups: tuple[SliceReport, ...],
-    rules: GateRules,
+    rules: Rules,
     numbers: dict[str, float],
 ) -> tuple[Verdict, tuple[str, ...]]:
-    found = [_threshold(candidate, rules, numbers)]
+    found = list(_thresholds(candidate, rules, numbers))
     if champion is None:
         found.append((PROMOTE, "There is no champion yet: the first model is judged by the threshold alone."))
     else:
@@ -80,34 +79,37 @@ def _quality(
     return verdict, tuple(reason for each, reason in found if each == verdict)
 
 
-def _threshold(candidate: JudgedVersion, rules: GateRules, numbers: Mapping[str, float]) -> Answer:
-    seen = numbers["candidate_auc"]
-    if seen < rules.min_auc:
-        return REJECT, f"AUC of version {candidate.version} is {seen:.4f}, below the threshold {rules.min_auc:.4f}."
-    return PROMOTE, f"AUC of version {candidate.version} is {seen:.4f}; the threshold is {rules.min_auc:.4f}."
+def _thresholds(candidate: JudgedVersion, rules: Rules, numbers: Mapping[str, float]) -> Iterator[Answer]:
+    for name, least in rules.thresholds.items():
+        seen = numbers[f"candidate_{name}"]
+        told = f"{rules.measure.titles[name]} of version {candidate.version} is {seen:.4f}"
+        if seen < least:
+            yield REJECT, f"{told}, below the threshold {least:.4f}."
+        else:
+            yield PROMOTE, f"{told}; the threshold is {least:.4f}."
 
 
 def _non_inferiority(
     candidate: JudgedVersion,
     champion: JudgedVersion,
     rows: Predictions,
-    rules: GateRules,
+    rules: Rules,
     numbers: dict[str, float],
 ) -> Answer:
     import numpy as np
 
-    differences = auc_differences(
-        rows.users, rows.labels, rows.candidate, rows.champion, samples=rules.samples, seed=rules.seed
-    )
+    measure = rules.measure
+    differences = measure.differences(rows, samples=rules.samples, seed=rules.seed)
     if lacking := objections.not_finite(differences):
         return NOT_ENOUGH_DATA, (
-            f"{lacking} of {rules.samples} resamples of {numbers['users']:g} users lack one class: too few users of it."
+            f"{lacking} of {rules.samples} resamples of {numbers[measure.units]:g} {measure.units} lack one class: "
+            f"too few {measure.units} of it."
         )
     lower = float(np.quantile(differences, 1 - rules.confidence))
-    difference = numbers["candidate_auc"] - numbers["champion_auc"]
+    difference = numbers[f"candidate_{measure.name}"] - numbers[f"champion_{measure.name}"]
     numbers.update(difference=difference, lower_bound=lower)
     told = (
-        f"AUC of version {candidate.version} minus champion {champion.version}: {difference:+.4f}, "
+        f"{measure.title} of version {candidate.version} minus champion {champion.version}: {difference:+.4f}, "
         f"at least {lower:+.4f} with {rules.confidence:.0%} confidence"
     )
     if lower < -rules.non_inferiority_margin:
@@ -116,7 +118,7 @@ def _non_inferiority(
 
 
 def _slices(
-    candidate: JudgedVersion, champion: JudgedVersion, groups: tuple[SliceReport, ...], rules: GateRules
+    candidate: JudgedVersion, champion: JudgedVersion, groups: tuple[SliceReport, ...], rules: Rules
 ) -> Iterator[Answer]:
     """An objection for each slice that lost; else, where there are slices, a word on them all."""
     lost = [each for each in groups if each.finding == "lost"]

@@ -6,14 +6,14 @@ Where a function gets ``numbers``, it adds what it computed, for the report.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_provider_ragops.promotion.evaluation import Evaluation, JudgedVersion, Predictions
-from airflow_provider_ragops.promotion.ranking import auc
+from airflow_provider_ragops.promotion.measures import Measure
+from airflow_provider_ragops.promotion.rules import Rules
 
-_METRICS = ("auc", "log_loss", "brier")
-_AUC_TOLERANCE = 1e-4  # predictions may be stored with less precision than they were measured with
+_TOLERANCE = 1e-4  # predictions may be stored with less precision than they were measured with
 
 
 def incomplete(evaluation: Evaluation) -> Iterator[str]:
@@ -48,28 +48,34 @@ def mismeasured(version: JudgedVersion) -> Iterator[str]:
         )
 
 
-def too_little(rows: Predictions, min_rows: int, numbers: dict[str, float]) -> Iterator[str]:
+def too_little(rows: Predictions, rules: Rules, numbers: dict[str, float]) -> Iterator[str]:
     import numpy as np
 
     total, positives = len(rows.labels), int((rows.labels == 1).sum())
-    numbers.update(rows=total, users=len(np.unique(rows.users)), positives=positives)
-    if total < min_rows:
-        yield f"{total} held-out rows; at least {min_rows} are needed."
-    if unknown := total - positives - int((rows.labels == 0).sum()):
+    numbers.update({"rows": total, rules.measure.units: len(np.unique(rows.users))})
+    if total < rules.min_rows:
+        yield f"{total} held-out rows; at least {rules.min_rows} are needed."
+    if rules.measure.classes:
+        numbers["positives"] = positives
+        yield from _without_classes(total, positives, int((rows.labels == 0).sum()))
+
+
+def _without_classes(total: int, positives: int, negatives: int) -> Iterator[str]:
+    if unknown := total - positives - negatives:
         yield f"{unknown} of {total} labels are neither 0 nor 1."
     elif total and positives in (0, total):
         yield f"All {total} labels are {int(positives > 0)}: with a single class no AUC exists."
 
 
-def unmeasured(candidate: JudgedVersion, rows: Predictions) -> Iterator[str]:
-    for name in _METRICS:
+def unmeasured(candidate: JudgedVersion, rows: Predictions, measure: Measure) -> Iterator[str]:
+    for name in measure.reported:
         if not math.isfinite(candidate.metric(name)):
             yield f"Metric {name} of version {candidate.version} is {candidate.measured.get(name)}, not a number."
     if bad := not_finite(rows.candidate):
         yield f"Version {candidate.version} gave no number for {bad} of {len(rows.labels)} rows."
 
 
-def not_comparable(evaluation: Evaluation, rows: Predictions) -> Iterator[str]:
+def not_comparable(evaluation: Evaluation, rows: Predictions, measure: Measure) -> Iterator[str]:
     candidate, champion = evaluation.candidate, evaluation.champion
     if champion is None:
         yield from _champion_missing(evaluation)
@@ -83,8 +89,8 @@ def not_comparable(evaluation: Evaluation, rows: Predictions) -> Iterator[str]:
     yield from mismeasured(champion)
     if error := champion.measured.get("error"):
         yield f"Champion {champion.version} could not be scored on these rows: {error}"
-    if not math.isfinite(champion.metric("auc")):
-        yield f"Metric auc of champion {champion.version} is {champion.measured.get('auc')}, not a number."
+    if not math.isfinite(champion.metric(name := measure.name)):
+        yield f"Metric {name} of champion {champion.version} is {champion.measured.get(name)}, not a number."
     if bad := not_finite(rows.champion):
         yield f"Champion {champion.version} gave no number for {bad} of {len(rows.labels)} rows."
 
@@ -100,27 +106,35 @@ def _champion_missing(evaluation: Evaluation) -> Iterator[str]:
 
 
 def contradicted(
-    candidate: JudgedVersion, champion: JudgedVersion | None, rows: Predictions, numbers: dict[str, float]
+    candidate: JudgedVersion,
+    champion: JudgedVersion | None,
+    rows: Predictions,
+    measure: Measure,
+    numbers: dict[str, float],
 ) -> Iterator[str]:
     """What was reported must follow from the rows: a gate that believes a number can be told any number."""
-    yield from _contradicted(candidate, rows.labels, rows.candidate, numbers, "candidate_auc")
-    if champion:
-        yield from _contradicted(champion, rows.labels, rows.champion, numbers, "champion_auc")
+    found = [("candidate", candidate, rows.candidate)]
+    found += [("champion", champion, rows.champion)] if champion else []
+    for role, version, scores in found:
+        values = {name: compute(rows.labels, scores) for name, compute in measure.computed.items()}
+        numbers.update({f"{role}_{name}": value for name, value in values.items()})
+        yield from _contradicted(version, len(rows.labels), values, measure)
 
 
 def _contradicted(
-    version: JudgedVersion, labels: Any, scores: Any, numbers: dict[str, float], name: str
+    version: JudgedVersion, rows: int, values: Mapping[str, float], measure: Measure
 ) -> Iterator[str]:
-    seen = numbers[name] = auc(labels, scores)
-    if abs(seen - version.metric("auc")) > _AUC_TOLERANCE:
-        yield (
-            f"AUC of version {version.version} was reported as {version.metric('auc'):.4f}, "
-            f"but its {len(labels)} predictions give {seen:.4f}."
-        )
-    if version.metric("rows") != len(labels):
+    for name, seen in values.items():
+        # A number that is none contradicts whatever was reported: every comparison with NaN is false.
+        if not abs(seen - version.metric(name)) <= _TOLERANCE:
+            yield (
+                f"{measure.titles.get(name, name)} of version {version.version} was reported as "
+                f"{version.metric(name):.4f}, but its {rows} predictions give {seen:.4f}."
+            )
+    if version.metric("rows") != rows:
         yield (
             f"Version {version.version} was measured on {version.measured.get('rows')} rows, "
-            f"but {len(labels)} predictions were kept."
+            f"but {rows} predictions were kept."
         )
 
 

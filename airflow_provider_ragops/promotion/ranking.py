@@ -1,4 +1,4 @@
-"""AUC, and how sure we are of a difference of two AUCs: a paired bootstrap that resamples users.
+"""AUC, and how sure we are of a difference of two AUCs or two means: a paired bootstrap that resamples users.
 
 A user has several rows, and the rows of one user are alike. Resampling rows would treat them as independent and
 give an interval that is too narrow; so whole users are drawn, with all their rows, and both models are scored
@@ -9,6 +9,7 @@ and every resample is a weighted sum over that order.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -75,14 +76,37 @@ def auc_differences(
     """
     import numpy as np
 
-    names, user_of_row = np.unique(users, return_inverse=True)
     rankings = rank(labels, candidate), rank(labels, champion)
-    random = np.random.default_rng(seed)
     blocks = []
+    for weights in resamples(users, samples, seed):
+        blocks.append(rankings[0].auc(weights) - rankings[1].auc(weights))
+    return np.concatenate(blocks)
+
+
+def mean_differences(
+    users: NDArray[Any],
+    labels: NDArray[Any],  # noqa: ARG001 - the same call as auc_differences
+    candidate: NDArray[Any],
+    champion: NDArray[Any],
+    *,
+    samples: int,
+    seed: int,
+) -> NDArray[Any]:
+    """Mean score of candidate minus champion in each resample."""
+    import numpy as np
+
+    losses = candidate - champion
+    return np.concatenate([weights @ losses / weights.sum(axis=1) for weights in resamples(users, samples, seed)])
+
+
+def resamples(users: NDArray[Any], samples: int, seed: int) -> Iterator[NDArray[Any]]:
+    """Blocks of weights, (resamples, rows): how often each row's user was drawn."""
+    import numpy as np
+
+    names, user_of_row = np.unique(users, return_inverse=True)
+    random = np.random.default_rng(seed)
     for first in range(0, samples, _RESAMPLES_AT_ONCE):
         count = min(_RESAMPLES_AT_ONCE, samples - first)
         draws = random.integers(len(names), size=(count, len(names)))
         times_drawn = np.stack([np.bincount(draw, minlength=len(names)) for draw in draws])
-        weights = times_drawn[:, user_of_row].astype(np.float64)
-        blocks.append(rankings[0].auc(weights) - rankings[1].auc(weights))
-    return np.concatenate(blocks)
+        yield times_drawn[:, user_of_row].astype(np.float64)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from airflow_provider_ragops.promotion.rules import GateRules
+from airflow_provider_ragops.promotion.rules import GateRules, Rules
 from airflow_provider_ragops.promotion.slices import SliceReport
 from airflow_provider_ragops.promotion.table import as_table
 
@@ -31,12 +31,12 @@ class GateReport:
     champion_run: str = ""
     numbers: Mapping[str, float] = field(default_factory=dict)
     slices: tuple[SliceReport, ...] = ()
-    rules: GateRules = field(default_factory=GateRules)
+    rules: Rules = field(default_factory=GateRules)
 
     def as_dict(self) -> dict[str, Any]:
         """The report as JSON-safe values."""
-        found = asdict(self)
-        return {**found, "reasons": list(self.reasons), "slices": list(found["slices"])}
+        rows = [each.as_dict() for each in self.slices]
+        return {**asdict(replace(self, slices=())), "reasons": list(self.reasons), "slices": rows}
 
     def as_text(self) -> str:
         """The report for a task's log: numbers, reasons, and a table of the slices."""

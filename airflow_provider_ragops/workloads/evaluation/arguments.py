@@ -26,11 +26,11 @@ class EvaluationArguments:
     slices: tuple[Slice, ...] = ()
 
 
-def parse(argv: Sequence[str] | None = None) -> EvaluationArguments:
+def parse(
+    argv: Sequence[str] | None = None, program: str = "airflow_provider_ragops.workloads.evaluation"
+) -> EvaluationArguments:
     """Read the command line; argparse prints what is wrong and exits with 2."""
-    parser = argparse.ArgumentParser(
-        "airflow_provider_ragops.workloads.evaluation", description=__doc__, allow_abbrev=False
-    )
+    parser = argparse.ArgumentParser(program, description=__doc__, allow_abbrev=False)
     for flag, kind, text in (
         ("--model", text_value, "registered model"),
         ("--candidate", version, "version number"),

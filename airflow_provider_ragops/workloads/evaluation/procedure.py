@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -20,9 +21,10 @@ from airflow_provider_ragops.workloads.process import StopCheck
 if TYPE_CHECKING:
     import pandas as pd
     from mlflow import MlflowClient
+    from mlflow.pyfunc import PyFuncModel
 
     from airflow_provider_ragops.workloads.evaluation.pinned import Pinned
-    from airflow_provider_ragops.workloads.evaluation.scoring import VersionMetrics
+    from airflow_provider_ragops.workloads.evaluation.slices import Slice
     from airflow_provider_ragops.workloads.metrics import Floats
     from airflow_provider_ragops.workloads.training_set import TrainingSet
 
@@ -32,29 +34,66 @@ PREDICTIONS = "predictions.parquet"
 METRICS = "metrics.json"
 
 
+class Measurement(Protocol):
+    """What a kind of model is measured with. ``metrics`` are the names that :meth:`judge` gives."""
+
+    metrics: tuple[str, ...]
+
+    def fetch(self, uri: str, digest: str, model: str, folder: Path) -> Any: ...
+    def groups(self, wanted: tuple[Slice, ...], data: Any) -> dict[str, list[str]]: ...
+    def rows(self, data: Any) -> pd.DataFrame: ...
+    def score(self, model: PyFuncModel, data: Any, pinned: Pinned) -> Floats: ...
+    def judge(self, pinned: Pinned, data: Any, scores: Floats) -> Mapping[str, Any]: ...
+
+
+class Tabular:
+    """A binary classifier: a probability for each held-out row."""
+
+    metrics: tuple[str, ...] = ("auc", "log_loss", "brier")
+
+    def fetch(self, uri: str, digest: str, model: str, folder: Path) -> TrainingSet:
+        return training_set.fetch(uri, digest, model, folder)
+
+    def groups(self, wanted: tuple[Slice, ...], data: TrainingSet) -> dict[str, list[str]]:
+        return slices.columns(wanted, data)
+
+    def rows(self, data: TrainingSet) -> pd.DataFrame:
+        found = data.held_out[[contract.COLUMN_ENTITY, contract.COLUMN_TIME]]
+        return found.assign(label=data.held_out[contract.COLUMN_LABEL])
+
+    def score(self, model: PyFuncModel, data: TrainingSet, pinned: Pinned) -> Floats:
+        return scoring.score(model, data, pinned)
+
+    def judge(self, pinned: Pinned, data: TrainingSet, scores: Floats) -> Mapping[str, Any]:
+        return scoring.judge(pinned, data, scores)
+
+
 def evaluate(
-    arguments: EvaluationArguments, environment: WorkloadEnvironment, check: StopCheck = lambda: None
+    arguments: EvaluationArguments, environment: WorkloadEnvironment, check: StopCheck = lambda: None,
+    measurement: Measurement | None = None,
 ) -> str:
     """Evaluate in a new run beside the candidate's training run; returns the run id.
 
-    ``check`` is called before each effect and raises when the process was told to stop.
+    ``check`` is called before each effect and raises when the process was told to stop; ``measurement`` is the kind
+    of model (default: tabular).
 
     :raises UnreachableError: when MLflow does not answer.
     :raises RegistryError: when the candidate, or its files, do not exist.
     :raises DataError: when the training set is not the one asked for or lacks a slice's feature, or the candidate's
         files are damaged, or it can't score the rows.
     """
+    kind = measurement or Tabular()
     client = recording.connect(environment.tracking_uri)
     candidate = pinned.pin(client, arguments.model, arguments.candidate)
     run_id = _start(client, arguments, environment, candidate)
     with recording.failed_on_error(client, run_id):
         with tempfile.TemporaryDirectory() as folder:
-            data = training_set.fetch(arguments.data_uri, arguments.data_digest, arguments.model, Path(folder))
-        groups = slices.columns(arguments.slices, data)
+            data = kind.fetch(arguments.data_uri, arguments.data_digest, arguments.model, Path(folder))
+        groups = kind.groups(arguments.slices, data)
         check()
-        predictions, found = _score(client, arguments, candidate, data)
+        predictions, found = _score(client, arguments, candidate, data, kind)
         check()
-        _keep(client, run_id, predictions.assign(**groups), found)
+        _keep(client, run_id, predictions.assign(**groups), found, kind.metrics)
         check()
         client.set_tag(run_id, contract.TAG_COMPLETED, environment.attempt)
         client.set_terminated(run_id, recording.FINISHED)
@@ -80,17 +119,14 @@ def _start(
 
 
 def _score(
-    client: MlflowClient, arguments: EvaluationArguments, candidate: Pinned, data: TrainingSet
+    client: MlflowClient, arguments: EvaluationArguments, candidate: Pinned, data: Any, kind: Measurement
 ) -> tuple[pd.DataFrame, dict[str, Any]]:
     with pinned.loaded(candidate) as model:
-        scores = scoring.score(model, data, candidate)
-    champion_scores, champion_metrics = _score_champion(client, arguments, data)
-    rows = data.held_out
-    predictions = rows[[contract.COLUMN_ENTITY, contract.COLUMN_TIME]].assign(
-        label=rows[contract.COLUMN_LABEL], candidate=scores, champion=champion_scores
-    )
+        scores = kind.score(model, data, candidate)
+    champion_scores, champion_metrics = _score_champion(client, arguments, data, kind, len(scores))
+    predictions = kind.rows(data).assign(candidate=scores, champion=champion_scores)
     return predictions, {
-        "candidate": scoring.judge(candidate, data, scores),
+        "candidate": kind.judge(candidate, data, scores),
         "champion": champion_metrics,
         "data_digest": arguments.data_digest,
         "partition": arguments.partition,
@@ -99,31 +135,33 @@ def _score(
 
 
 def _score_champion(
-    client: MlflowClient, arguments: EvaluationArguments, data: TrainingSet
-) -> tuple[Floats, VersionMetrics | None]:
+    client: MlflowClient, arguments: EvaluationArguments, data: Any, kind: Measurement, rows: int
+) -> tuple[Floats, Mapping[str, Any] | None]:
     """Score the champion. One whose files are gone, or that refuses these rows, is reported and not fatal.
 
     Otherwise no new set of features could ever reach the gate, which decides what to make of it.
     """
     if arguments.champion is None:
-        return np.full(len(data.held_out), np.nan), None
+        return np.full(rows, np.nan), None
     champion = pinned.pin(client, arguments.model, arguments.champion)
     try:
         with pinned.loaded(champion) as model:
-            scores = scoring.score(model, data, champion)
+            scores = kind.score(model, data, champion)
     except (DataError, RegistryError) as error:
         log.warning("champion %s can't score these rows: %s", champion.subject, error)
-        return np.full(len(data.held_out), np.nan), scoring.unscored(champion, error)
-    return scores, scoring.judge(champion, data, scores)
+        return np.full(rows, np.nan), scoring.unscored(champion, error, kind.metrics)
+    return scores, kind.judge(champion, data, scores)
 
 
-def _keep(client: MlflowClient, run_id: str, predictions: pd.DataFrame, found: dict[str, Any]) -> None:
+def _keep(
+    client: MlflowClient, run_id: str, predictions: pd.DataFrame, found: dict[str, Any], names: tuple[str, ...]
+) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / PREDICTIONS
         predictions.to_parquet(path, index=False)
         client.log_artifact(run_id, str(path), contract.ARTIFACT_EVALUATION)
     client.log_dict(run_id, found, f"{contract.ARTIFACT_EVALUATION}/{METRICS}")
     for side in ("candidate", "champion"):
-        for name in ("auc", "log_loss", "brier"):
+        for name in names:
             if (value := (found[side] or {}).get(name)) is not None:
                 client.log_metric(run_id, f"{side}_{name}", value)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 import numpy as np
 
@@ -78,12 +78,10 @@ def judge(pinned: Pinned, data: TrainingSet, scores: Floats) -> VersionMetrics:
     )
 
 
-def unscored(pinned: Pinned, error: Exception) -> VersionMetrics:
-    """Say that a version could not be scored on these rows, and why."""
-    return VersionMetrics(
-        version=pinned.version, run_id=pinned.run_id, split_id=pinned.split_id, rows=0,
-        auc=None, log_loss=None, brier=None, error=str(error)[:500],
-    )
+def unscored(pinned: Pinned, error: Exception, names: tuple[str, ...]) -> dict[str, Any]:
+    """Say that a version could not be scored on these rows, and why; its metrics, by these names, are null."""
+    told = {"version": pinned.version, "run_id": pinned.run_id, "split_id": pinned.split_id, "rows": 0}
+    return {**told, **dict.fromkeys(names), "error": str(error)[:500]}
 
 
 def _known(value: float) -> float | None:

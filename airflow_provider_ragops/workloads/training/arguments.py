@@ -30,17 +30,21 @@ class TrainingArguments:
 
 def parse(argv: Sequence[str] | None = None) -> TrainingArguments:
     """Read the command line; argparse prints what is wrong and exits with 2."""
-    given = _parser().parse_args(argv)
+    given = parser("airflow_provider_ragops.workloads.training").parse_args(argv)
+    return of(given, TrainingParameters.parse(vars(given)))
+
+
+def of(given: argparse.Namespace, parameters: TrainingParameters) -> TrainingArguments:
+    """What was read from the command line, with the parameters of the kind of model."""
     return TrainingArguments(
         model=given.model, experiment=given.experiment, data_uri=given.data, data_digest=given.data_digest,
-        partition=given.partition, cutoff=given.cutoff, parameters=TrainingParameters.parse(vars(given)),
+        partition=given.partition, cutoff=given.cutoff, parameters=parameters,
     )
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        "airflow_provider_ragops.workloads.training", description=__doc__, allow_abbrev=False
-    )
+def parser(program: str) -> argparse.ArgumentParser:
+    """The arguments that every training takes."""
+    found = argparse.ArgumentParser(program, description=__doc__, allow_abbrev=False)
     for flag, kind, text in (
         ("--model", text_value, "registered model"),
         ("--experiment", text_value, "MLflow experiment of the run"),
@@ -49,12 +53,12 @@ def _parser() -> argparse.ArgumentParser:
         ("--partition", partition_key, "YYYY-MM-DD or YYYY-MM-DD_YYYY-MM-DD"),
         ("--cutoff", moment, "ISO time with zone: nothing later may be known to the training set"),
     ):
-        parser.add_argument(flag, type=kind, required=True, help=text)
+        found.add_argument(flag, type=kind, required=True, help=text)
     for name, (low, high) in BOUNDS.items():
-        parser.add_argument(
+        found.add_argument(
             f"--{name.replace('_', '-')}", dest=name, type=number(name), required=True, help=f"{low:g} to {high:g}"
         )
-    return parser
+    return found
 
 
 def text_value(text: str) -> str:

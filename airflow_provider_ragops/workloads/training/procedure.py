@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,12 +27,18 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
+#: Fetches the data into the folder, fits, logs metrics and model into the active run; gives model URI and digest.
+Make = Callable[[TrainingArguments, Path, StopCheck], tuple[str, str]]
+
+
 def train(
-    arguments: TrainingArguments, environment: WorkloadEnvironment, check: StopCheck = lambda: None
+    arguments: TrainingArguments, environment: WorkloadEnvironment, check: StopCheck = lambda: None,
+    make: Make | None = None,
 ) -> Registered:
     """Train and register, or reuse the completed version of the same work.
 
-    ``check`` is called before each effect and raises when the process was told to stop.
+    ``check`` is called before each effect and raises when the process was told to stop; ``make`` is the kind of
+    model (default: the tabular network).
 
     :raises UnreachableError: when MLflow does not answer.
     :raises DataError: when the training set is not the one that was asked for, or can't be trained on.
@@ -44,7 +51,7 @@ def train(
         return done
     run_id = _start(client, arguments, environment, key)
     with recording.failed_on_error(client, run_id):
-        own = _fit_and_register(client, run_id, arguments, environment, check)
+        own = _make_and_register(client, run_id, arguments, environment, check, make or _make_network)
         check()
         result = registration.complete(client, arguments.model, own, key)
     log.info("version %s of %s is complete (run %s, attempt %s)",
@@ -84,10 +91,22 @@ def _start(client: MlflowClient, arguments: TrainingArguments, environment: Work
     return str(run.info.run_id)
 
 
-def _fit_and_register(
+def _make_and_register(
     client: MlflowClient, run_id: str, arguments: TrainingArguments, environment: WorkloadEnvironment,
-    check: StopCheck,
+    check: StopCheck, make: Make,
 ) -> Registered:
+    import mlflow
+
+    with tempfile.TemporaryDirectory() as folder, mlflow.start_run(run_id=run_id):
+        model_uri, model_digest = make(arguments, Path(folder), check)
+        tags = lineage(arguments, environment) | {contract.TAG_MODEL_DIGEST: model_digest}
+        check()
+        version = registration.register(model_uri, arguments.model, tags)
+        client.set_tag(run_id, contract.TAG_COMPLETED, environment.attempt)
+    return Registered(version, run_id, environment.attempt)
+
+
+def _make_network(arguments: TrainingArguments, folder: Path, check: StopCheck) -> tuple[str, str]:
     import mlflow
 
     from airflow_provider_ragops.workloads.training.fit import fit
@@ -98,28 +117,23 @@ def _fit_and_register(
                  ", ".join(f"{name} {value:.6f}" for name, value in values.items()))
         mlflow.log_metrics(values, step=epoch)
 
-    with tempfile.TemporaryDirectory() as folder, mlflow.start_run(run_id=run_id):
-        data = training_set.fetch(arguments.data_uri, arguments.data_digest, arguments.model, Path(folder))
-        _log_input(data)
-        network = fit(data, arguments.parameters, report, check)
-        check()
-        _log_held_out(network, data)
-        model_uri, model_digest = log_model(network, data)
-        tags = lineage(arguments, environment) | {contract.TAG_MODEL_DIGEST: model_digest}
-        check()
-        version = registration.register(model_uri, arguments.model, tags)
-        client.set_tag(run_id, contract.TAG_COMPLETED, environment.attempt)
-    return Registered(version, run_id, environment.attempt)
+    data = training_set.fetch(arguments.data_uri, arguments.data_digest, arguments.model, folder)
+    log_input(data.uri, data.digest)
+    network = fit(data, arguments.parameters, report, check)
+    check()
+    _log_held_out(network, data)
+    return log_model(network, data)
 
 
-def _log_input(data: TrainingSet) -> None:
+def log_input(uri: str, digest: str) -> None:
+    """Note the training set in the active run."""
     import mlflow
     from mlflow.data.code_dataset_source import CodeDatasetSource
     from mlflow.data.meta_dataset import MetaDataset
 
     # MLflow has no kind of source for a runs:/ URI; this kind keeps it as text.
-    source = CodeDatasetSource({"uri": data.uri})
-    mlflow.log_input(MetaDataset(source, name="training_set", digest=data.digest), context="training")
+    source = CodeDatasetSource({"uri": uri})
+    mlflow.log_input(MetaDataset(source, name="training_set", digest=digest), context="training")
 
 
 def _log_held_out(network: Network, data: TrainingSet) -> None:

@@ -53,7 +53,7 @@ def test_harm_in_a_slice_rejects_and_is_named() -> None:
     lost, held = report.slices
     assert lost.lower_bound < lost.difference < lost.upper_bound < -RULES.max_slice_loss  # type: ignore[operator]
     assert (held.difference, lost.rows + held.rows, lost.users) == (0.0, 3600, 300)
-    assert (lost.candidate_auc or 1) < (held.candidate_auc or 0)
+    assert (lost.candidate or 1) < (held.candidate or 0)
 
 
 def test_equal_models_hold_in_every_slice() -> None:
@@ -156,7 +156,7 @@ def test_a_first_model_has_slices_to_look_at() -> None:
 
     assert report.verdict == "promote"
     assert _finding(report) == {"tenure=new": "no champion", "tenure=old": "no champion"}
-    assert all(each.candidate_auc and each.champion_auc is None for each in report.slices)
+    assert all(each.candidate and each.champion is None for each in report.slices)
 
 
 def test_the_report_is_json_and_a_table() -> None:

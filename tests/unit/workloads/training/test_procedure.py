@@ -75,7 +75,7 @@ def test_leftover_of_a_dead_attempt_is_not_reused(store: MlflowHook, data: Data)
     assert train(store, data, "attempt-3") == done
 
 
-@pytest.mark.parametrize("step", ["_log_input", "fit", "log_model", "register", "complete"])
+@pytest.mark.parametrize("step", ["log_input", "fit", "log_model", "register", "complete"])
 def test_crash_leaves_a_failed_run_and_no_marker(
     store: MlflowHook, data: Data, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:

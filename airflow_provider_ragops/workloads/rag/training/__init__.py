@@ -1,0 +1,1 @@
+"""Fit a head on frozen base embeddings, build the passage store, log; the frame is the training workload's."""
