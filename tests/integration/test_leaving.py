@@ -60,7 +60,10 @@ def looker(folder: str, image: str) -> dict[str, Any]:
         "name": "looker", "image": image, "imagePullPolicy": "IfNotPresent", "command": LOOKER,
         "securityContext": {"runAsUser": 0}, "volumeMounts": [{"name": "shared", "mountPath": "/shared"}],
     }
-    spec = {"containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": 0}
+    spec = {
+        "containers": [container], "volumes": [volume], "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,  # a namespace this young has none yet
+    }
     return {"metadata": {"name": "looker"}, "spec": spec}
 
 

@@ -127,8 +127,8 @@ def test_a_gpu_is_asked_for_only_when_wanted(render: Render) -> None:
     """Zero by default; then requests equal limits, as Kubernetes demands, beside the other resources."""
     assert "nvidia.com/gpu" not in str(container(render())["resources"])
     resources = container(render({"gpus": 2}))["resources"]
-    assert resources["limits"] == {"nvidia.com/gpu": 2, "memory": "2Gi"}
-    assert resources["requests"]["nvidia.com/gpu"] == 2
+    assert resources["limits"] == {"nvidia.com/gpu": "2", "memory": "2Gi"}
+    assert resources["requests"]["nvidia.com/gpu"] == "2"
     assert resources["requests"]["memory"] == "512Mi"
 
 

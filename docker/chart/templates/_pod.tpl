@@ -90,8 +90,10 @@ preStop:
 {{- define "serve.resources" -}}
 {{- $resources := deepCopy .Values.resources -}}
 {{- if .Values.gpus -}}
-{{- $_ := set $resources "limits" (merge (dict "nvidia.com/gpu" .Values.gpus) (default dict $resources.limits)) -}}
-{{- $_ := set $resources "requests" (merge (dict "nvidia.com/gpu" .Values.gpus) (default dict $resources.requests)) -}}
+{{- /* A quantity is text for the API server: an older one refuses a bare number in a server-side apply. */ -}}
+{{- $gpus := dict "nvidia.com/gpu" (.Values.gpus | int64 | toString) -}}
+{{- $_ := set $resources "limits" (merge (deepCopy $gpus) (default dict $resources.limits)) -}}
+{{- $_ := set $resources "requests" (merge (deepCopy $gpus) (default dict $resources.requests)) -}}
 {{- end -}}
 {{ toYaml $resources }}
 {{- end -}}
