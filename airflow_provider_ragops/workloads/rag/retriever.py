@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from airflow_provider_ragops.workloads.rag.embedder import Embedder
 
+__all__ = ["Answer", "Hit", "RagRetriever", "Source"]
+
 HITS = 5
 _PROBE = "What is the policy for overseas transfers?"
 _ACTION = "The parts are not of one version: download the version's files again, or train another version."

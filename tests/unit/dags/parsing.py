@@ -13,7 +13,10 @@ from typing import Any
 from demo.paths import ROOT
 
 DAGS = ROOT / "dags"
-FILES = ("model_release", "model_reconcile", "model_guardrail", "churn/daily_churn_model_retraining")
+FILES = (
+    "model_release", "model_reconcile", "model_guardrail", "churn/daily_churn_model_retraining",
+    "rag/rag_retriever_retraining",
+)  # fmt: skip
 HEAVY = ("duckdb", "fastapi", "feast", "mlflow", "pandas", "pandera", "polars", "pyarrow", "redis", "torch")
 #: A second target, all of it from the environment.
 STAGING = {
@@ -33,7 +36,7 @@ def load(name):
     return module.dag
 
 def rendered(task, value):
-    macros, names = task.dag.user_defined_macros or {}, ("churn", "staging")
+    macros, names = task.dag.user_defined_macros or {}, ("churn", "rag", "staging")
     return {name: task.render_template(value, {"params": {"target": name}, **macros})
             for name in names if "targets" in macros and name in macros["targets"]}
 
@@ -64,11 +67,13 @@ print(json.dumps({"modules": sorted(sys.modules), **dags}, default=str))
 
 
 @cache
-def parsed(reconcile: str = "on") -> dict[str, Any]:
-    """What each file's ``dag`` says, where a staging tier is added to the churn target."""
+def parsed(reconcile: str = "on", rag: str = "on") -> dict[str, Any]:
+    """What each file's ``dag`` says, where a staging tier is added to the targets of the examples."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith("RAGOPS_")}
     settings = {
-        "RAGOPS_RECONCILE": reconcile, "RAGOPS_REDIS_CONN": "redis_serving", "RAGOPS_SERVING_NAMESPACE": "elsewhere",
+        "RAGOPS_RECONCILE": reconcile, "RAGOPS_RAG": rag, "RAGOPS_RAG_REDIS_CONN": "redis_rag",
+        "RAGOPS_RAG_SERVING_NAMESPACE": "ml-rag", "RAGOPS_REDIS_CONN": "redis_serving",
+        "RAGOPS_SERVING_NAMESPACE": "elsewhere",
         "RAGOPS_TARGETS": json.dumps({"staging": STAGING}),
     }  # fmt: skip
     command = [sys.executable, "-c", textwrap.dedent(_SCRIPT), str(DAGS), *FILES]

@@ -20,6 +20,7 @@ def test_one_task_for_each_target() -> None:
     assert {name: (task["after"], task["fields"]["target"]["namespace"], task["fields"]["redis_conn_id"])
             for name, task in tasks.items()} == {
         "reconcile_churn": ([], "elsewhere", "redis_serving"),
+        "reconcile_rag": ([], "ml-rag", "redis_rag"),
         "reconcile_staging": ([], "ml-staging", "redis_staging"),
     }
 

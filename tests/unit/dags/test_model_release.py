@@ -36,7 +36,7 @@ def test_form_says_what_it_asks(dag: dict[str, Any]) -> None:
     params = dag["params"]
     assert list(params) == ["target", "action", "version", "reason"]
     assert all(schema["title"] and schema["description"] for schema in params.values())
-    assert params["target"]["enum"] == ["churn", "staging"]
+    assert params["target"]["enum"] == ["churn", "rag", "staging"]
     assert params["action"]["enum"] == ["release", "roll back", "hold", "lift the hold"]
     assert {"minimum", "maximum"} <= set(params["version"])
     assert {"minLength", "maxLength"} <= set(params["reason"])
@@ -107,7 +107,8 @@ def test_no_task_waits_for_ever(dag: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(("name", "namespace", "conn_id"), [
-    ("churn", "elsewhere", "redis_serving"), ("staging", "ml-staging", "redis_staging"),
+    ("churn", "elsewhere", "redis_serving"), ("rag", "ml-rag", "redis_rag"),
+    ("staging", "ml-staging", "redis_staging"),
 ])  # fmt: skip
 def test_chosen_target_reaches_each_task(dag: dict[str, Any], name: str, namespace: str, conn_id: str) -> None:
     """The fields of the named target, rendered as text, make that very target in every task that works on one."""

@@ -26,6 +26,27 @@ def test_churn_is_the_dag_s_own_target() -> None:
     )
 
 
+def test_rag_is_the_dag_s_own_target() -> None:
+    """The RAG DAG, the form and the reconcile mean one Deployment, which is not churn's, and its Redis."""
+    dags = parsed()
+    ours = dags["rag/rag_retriever_retraining"]["tasks"]["release"]["fields"]
+    assert ours["target"] == dags["rag/rag_retriever_retraining"]["tasks"]["gate"]["fields"]["target"]
+    assert ours["target"] == dags["model_reconcile"]["tasks"]["reconcile_rag"]["fields"]["target"]
+    assert (ours["target"]["namespace"], ours["redis_conn_id"]) == ("ml-rag", "redis_rag")
+    assert ours["target"]["deployment"] == ours["target"]["container"] == "mlflow-serve-rag"
+    chosen = dags["model_release"]["tasks"]["release"]["chosen"]["target"]["rag"]
+    assert ServingTarget.of(chosen) == ServingTarget.of(ours["target"])
+
+
+def test_rag_is_looked_after_only_where_it_serves() -> None:
+    """Without a tier, nothing would be reported every 15 minutes: the DAG is only triggered, the target unknown."""
+    dags = parsed(rag="off")
+    assert list(dags["model_reconcile"]["tasks"]) == ["reconcile_churn", "reconcile_staging"]
+    assert dags["model_release"]["params"]["target"]["enum"] == ["churn", "staging"]
+    assert dags["rag/rag_retriever_retraining"]["timetable"] == "NullTimetable"
+    assert parsed()["rag/rag_retriever_retraining"]["timetable"] == "CronPartitionTimetable"
+
+
 def test_targets_are_added_by_the_environment() -> None:
     """A staging tier needs no edit of a DAG; the fields are those of a ServingTarget, and its Redis."""
     text = '{"staging": {"namespace": "ml-staging", "model": "CustomerChurnPredictor", "champion": "staging", ' \
