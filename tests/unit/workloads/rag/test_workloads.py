@@ -179,6 +179,16 @@ def test_command_line_is_what_the_operator_writes() -> None:
         parse_command([*operator.command_line[:-1], "100"])
 
 
+def test_a_missing_question_is_refused() -> None:
+    """C9: null is no question "None": refused with the number of rows, and nothing is answered."""
+    from airflow_provider_ragops.workloads.rag.pyfunc import RagModel
+
+    model = RagModel()
+    model.retriever = retriever(512)
+    with pytest.raises(DataError, match="column 'query': expected a text in every row; saw 2 rows without"):
+        model.predict(None, pd.DataFrame({"query": ["How do I pay?", None, float("nan")]}))
+
+
 LOAD = """
 import importlib.abc, json, sys
 
