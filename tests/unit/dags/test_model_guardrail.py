@@ -18,6 +18,7 @@ def test_one_task_for_each_target_that_tells_someone() -> None:
     assert {name: (task["after"], task["fields"]["target"]["namespace"], task["fields"]["redis_conn_id"])
             for name, task in tasks.items()} == {
         "guardrail_churn": ([], "elsewhere", "redis_serving"),
+        "guardrail_rag": ([], "ml-rag", "redis_rag"),
         "guardrail_staging": ([], "ml-staging", "redis_staging"),
     }
     assert {tuple(task["callback"]) for task in tasks.values()} == {("AlertNotifier",)}
