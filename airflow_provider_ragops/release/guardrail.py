@@ -18,9 +18,10 @@ NEW_SECONDS = 3600.0
 
 COLLISION, LATENCY, KEYS = "collision", "latency", "keys"
 
-#: What pods write when they meet a value, a vector or a tokenizer of another version.
+#: What pods write when they meet a value, a vector or a tokenizer of another version: an error's class or its code.
 _TRACES = re.compile(
-    r"CacheKeyCollisionError|embedding[ _]dimension[ _]mismatch|tokenizer[ _](?:mismatch|vocab differs)"
+    r"CacheKeyCollisionError|cache_key_collision|EmbeddingDimensionError|embedding[ _]dimension[ _]mismatch"
+    r"|TokenizerError|tokenizer[ _](?:mismatch|vocab differs)"
 )
 _SAMPLE = re.compile(r"mlflow_inference_latency_seconds_(sum|count)\{([^}]*)\} (\S+)")
 _VERSION = re.compile(r'model_version="([^"]+)"')

@@ -23,9 +23,11 @@ class Counts(Protocol):
 def look(updater: Updater, keys: Counts | None, since: int) -> Seen:
     """:param since: seconds of the logs to read.
 
+    A pod that meets what belongs to another version may never turn Ready: its log is read, too.
+
     :raises TargetError: no pod's metrics could be read: nothing is known, which is not the same as nothing found.
     """
-    pods = [pod.name for pod in updater.pods(updater.read()) if pod.ready and not pod.terminating]
+    pods = [pod.name for pod in updater.pods(updater.read()) if not pod.terminating]
     found: dict[str, list[str]] = {}
     latency: dict[str, Latency] = {}
     heard = 0

@@ -36,6 +36,8 @@ CODES: dict[type[Exception], Code] = {
     exceptions.ServingError: Code("internal_error", 500, "INTERNAL_ERROR"),
     exceptions.EmbeddingDimensionError: Code("embedding_dimension_mismatch", 503, "TEMPORARILY_UNAVAILABLE", 5),
     exceptions.TokenizerError: Code("tokenizer_mismatch", 503, "TEMPORARILY_UNAVAILABLE", 5),
+    exceptions.EncoderError: Code("encoder_mismatch", 503, "TEMPORARILY_UNAVAILABLE", 5),
+    exceptions.ModelFilesError: Code("model_files_invalid", 503, "TEMPORARILY_UNAVAILABLE", 5),
     exceptions.CacheUnavailableError: Code("cache_unavailable", 503, "TEMPORARILY_UNAVAILABLE", 5),
     exceptions.CacheKeyCollisionError: Code("cache_key_collision", 503, "TEMPORARILY_UNAVAILABLE", 5),
     exceptions.NotReadyError: Code("not_ready", 503, "TEMPORARILY_UNAVAILABLE", 1),

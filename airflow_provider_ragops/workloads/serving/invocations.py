@@ -48,20 +48,20 @@ class Invocations:
         await respond(send, answer)
 
     async def _body(self, receive: Receive) -> bytes:
-        message = await receive()
-        if message["type"] == "http.request" and not message.get("more_body"):
-            whole: bytes = message.get("body", b"")
-            if len(whole) > self._limits.body_bytes:
-                raise too_large(self._limits.body_bytes)
-            return whole
         try:
             async with asyncio.timeout(self._limits.request_seconds):
-                return await self._rest(message, receive)
+                message = await receive()
+                if message["type"] != "http.request" or message.get("more_body"):
+                    return await self._rest(message, receive)
         except TimeoutError as error:
             raise BodyTimeoutError(
-                "the request", expected=f"its body within {self._limits.request_seconds} s", seen="a part of it",
+                "the request", expected=f"its body within {self._limits.request_seconds} s", seen="less than all of it",
                 action="Send it again, faster.",
             ) from error
+        whole: bytes = message.get("body", b"")
+        if len(whole) > self._limits.body_bytes:
+            raise too_large(self._limits.body_bytes)
+        return whole
 
     async def _rest(self, message: Message, receive: Receive) -> bytes:
         parts, size, limit = [], 0, self._limits.body_bytes

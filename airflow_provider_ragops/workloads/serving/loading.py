@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from airflow_provider_ragops.exceptions import RagopsError
+from airflow_provider_ragops.exceptions import CacheKeyCollisionError, RagopsError
 from airflow_provider_ragops.workloads.serving.errors import CODES
 
 if TYPE_CHECKING:
@@ -67,5 +67,6 @@ def _again(state: ServingState, error: Exception, delay: float) -> bool:
         return True
     text = str(error) if isinstance(error, RagopsError) else f"{type(error).__name__}: {error}"
     state.becomes("failed", text, CODES[type(error)].code if type(error) in CODES else "")
-    log.error("loading failed", exc_info=error)
-    return False
+    log.error("loading failed", exc_info=error, extra={"code": state.health.code})
+    # Its keys in Redis may be cleaned up, as docs/on-call.md says: then it becomes ready by itself.
+    return isinstance(error, CacheKeyCollisionError)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_ragops.exceptions import RegistryError, ServingError
+from airflow_provider_ragops.exceptions import RagopsError, RegistryError, ServingError
 from airflow_provider_ragops.workloads.serving.answer import Answer
 from airflow_provider_ragops.workloads.serving.artifact import fetch, registration
 from airflow_provider_ragops.workloads.serving.checks import check_files, retriever_of
@@ -113,6 +113,8 @@ def _unpickle(settings: Settings, folder: Path) -> Any:
 
     try:
         return pyfunc.load_model(str(folder))
+    except RagopsError:
+        raise  # a retriever's own checks, which have codes
     except Exception as error:  # a model may run any code while it loads
         raise RegistryError(
             settings.subject, expected="files that this image can load", seen=f"{type(error).__name__}: {error}"[:400],

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_ragops.exceptions import RagopsError, RegistryError
+from airflow_provider_ragops.exceptions import RagopsError, RegistryError, UnreachableError
 from airflow_provider_ragops.workloads.serving.caching import Cache, NoCache, Open, without_cache
 from airflow_provider_ragops.workloads.serving.checks import check_retriever, metadata_of
-from airflow_provider_ragops.workloads.serving.errors import CODES
+from airflow_provider_ragops.workloads.serving.errors import code_of
 from airflow_provider_ragops.workloads.serving.questions import Questions, answer_questions
 
 if TYPE_CHECKING:
@@ -33,7 +33,15 @@ def attacher(
     """For the loading thread: runs :func:`attach` on the event loop, where the cache lives."""
 
     def run(loaded: LoadedModel) -> dict[str, str]:
-        return asyncio.run_coroutine_threadsafe(attach(service, loaded, opened), loop).result(ATTACH_SECONDS)
+        attached = asyncio.run_coroutine_threadsafe(attach(service, loaded, opened), loop)
+        try:
+            return attached.result(ATTACH_SECONDS)
+        except TimeoutError as error:
+            attached.cancel()
+            raise UnreachableError(
+                loaded.subject, expected=f"its checks to end within {ATTACH_SECONDS:g} s", seen="they go on",
+                action="It is tried again. The node or Redis is very slow.",
+            ) from error
 
     return run
 
@@ -95,20 +103,25 @@ async def watch_marker(
     state: ServingState, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep, seconds: float = MARKER_SECONDS
 ) -> None:
     """Claim the marker again and again: not ready while it is another's, ready again once it is ours."""
+    checks: dict[str, str] = {}
     while True:
         await sleep(seconds)
         if state.cache is None or state.loaded is None:
             continue
         before = state.health
+        checks = before.checks or checks
         try:
             marker = await claimed(state.cache)
         except RagopsError as error:
-            code = CODES[type(error)].code if type(error) in CODES else ""
+            code = code_of(error).code
             state.becomes("failed", str(error), code)
             if before.ready:
-                log.error("no longer ready", extra={"cause": str(error)})  # noqa: TRY400
+                log.error("no longer ready", extra={"code": code, "cause": str(error)})  # noqa: TRY400
+            continue
+        except Exception:  # the boundary of the task: the next look may go well
+            log.exception("the marker was not looked at")
             continue
         if not before.ready:
-            state.serves(state.loaded, "the marker is this model's again", {"marker": marker})
-        elif before.checks.get("marker") != marker:
-            state.health = replace(before, checks=before.checks | {"marker": marker})
+            state.serves(state.loaded, "the marker is this model's again", checks | {"marker": marker})
+        elif checks.get("marker") != marker:
+            state.health = replace(before, checks=checks | {"marker": marker})

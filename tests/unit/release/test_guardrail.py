@@ -27,7 +27,8 @@ MINUTE = 60.0
     "ERROR mlflow.pyfunc: Failed to decompose query: CacheKeyCollisionError: Duplicate cache entry",
     "Failed to decompose query: embedding dimension mismatch (expected 768, got 512)",
     '{"message": "answered", "code": "embedding_dimension_mismatch"}', '{"code": "tokenizer_mismatch"}',
-    "loaded tokenizer vocab differs from expected version",
+    "loaded tokenizer vocab differs from expected version", '{"code": "cache_key_collision"}',
+    "airflow_provider_ragops.exceptions.EmbeddingDimensionError: vectors", "TokenizerError: vocabulary",
 ])  # fmt: skip
 def test_the_incidents_errors_are_seen(line: str) -> None:
     """C7: of the seed's log, and as the serving runtime's codes."""

@@ -16,17 +16,25 @@ class Budget:
 
     def __init__(self, seconds: float, clock: Clock) -> None:
         self._left, self._clock = seconds, clock
+        self._open, self._since = 0, 0.0
 
     @contextmanager
     def call(self) -> Iterator[float]:
-        """The seconds that this call may take; what it takes is gone.
+        """The seconds that this call may take. Time goes while any call is open, once for those side by side.
 
         :raises Unavailable: nothing is left.
         """
+        self._spend()
         if self._left < _LEAST:
             raise Unavailable("the request's time for Redis is spent")
-        started = self._clock()
+        self._open += 1
         try:
             yield self._left
         finally:
-            self._left -= self._clock() - started
+            self._spend()
+            self._open -= 1
+
+    def _spend(self) -> None:
+        now = self._clock()
+        self._left -= now - self._since if self._open else 0.0
+        self._since = now

@@ -12,7 +12,6 @@ import pytest
 from airflow_provider_ragops.exceptions import (
     CacheUnavailableError,
     EmbeddingDimensionError,
-    RagopsError,
     RegistryError,
     TokenizerError,
 )
@@ -109,7 +108,7 @@ def test_a_marker_that_changes_hands_ends_readiness_until_it_is_ours_again() -> 
     service = a_service(a_model(name="M"))
     cache = service.state.cache = MemoryCache()
     seen: list[tuple[str, str]] = []
-    refusals: list[RagopsError | None] = [None, DOWN, FOREIGN, None]
+    refusals: list[Exception | None] = [None, DOWN, RuntimeError("a bug"), FOREIGN, None]
 
     async def sleep(seconds: float) -> None:
         seen.append((service.state.health.status, service.state.health.checks.get("marker", "")))
@@ -119,4 +118,5 @@ def test_a_marker_that_changes_hands_ends_readiness_until_it_is_ours_again() -> 
 
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(watch_marker(service.state, sleep))
-    assert seen == [("ready", ""), ("ready", "ours"), ("ready", "unavailable"), ("failed", ""), ("ready", "ours")]
+    assert seen == [("ready", ""), ("ready", "ours"), ("ready", "unavailable"), ("ready", "unavailable"),
+                    ("failed", ""), ("ready", "ours")]

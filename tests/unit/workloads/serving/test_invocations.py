@@ -108,10 +108,11 @@ def test_a_body_in_parts_is_put_together(tabular: httpx.Client) -> None:
     assert len(seen.json()["predictions"][0]["index"]) == 2000
 
 
-def test_a_body_that_does_not_arrive_is_given_up(tabular: httpx.Client) -> None:
+@pytest.mark.parametrize("part", [b"", b"{"])
+def test_a_body_that_does_not_arrive_is_given_up(tabular: httpx.Client, part: bytes) -> None:
     """408 after the time limit, and the connection is closed; others are answered meanwhile."""
     with connection(tabular) as slow:
-        slow.sendall(b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        slow.sendall(b"POST /invocations HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n" + part)
         assert tabular.post("/invocations", json=ROWS).status_code == 200
         started = time.monotonic()
         seen = slow.recv(65536)

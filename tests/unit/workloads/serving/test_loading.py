@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_ragops.exceptions import RegistryError, UnreachableError
+from airflow_provider_ragops.exceptions import CacheKeyCollisionError, RegistryError, UnreachableError
 from airflow_provider_ragops.workloads.serving.loading import backoff, make_ready
 from airflow_provider_ragops.workloads.serving.settings import Settings
 from airflow_provider_ragops.workloads.serving.state import Health, ServingState
@@ -49,6 +49,20 @@ def test_an_unreachable_mlflow_is_tried_again_until_it_answers() -> None:
     assert "Next try in 1 s" in between[0][1].detail
     assert state.health == Health("ready", "M", "3", "loaded in 4.5 s")
     assert state.loaded is not None
+
+
+def test_a_collision_is_looked_at_again() -> None:
+    """M7: failed, with the code; once the foreign keys were cleaned up, the pod becomes ready by itself."""
+    foreign = CacheKeyCollisionError("marker rag_meta:v3", expected="M", seen="N", action="Clean up.")
+    state, between = a_state(), []
+
+    def wait(_: float) -> bool:
+        between.append((state.health.status, state.health.code))
+        return False
+
+    make_ready(state, loading(foreign, "model"), wait)
+    assert between == [("failed", "cache_key_collision")]
+    assert state.health.ready
 
 
 @pytest.mark.parametrize("error", [GONE, RuntimeError("a bug")])

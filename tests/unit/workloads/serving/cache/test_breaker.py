@@ -54,6 +54,17 @@ def test_a_budget_is_spent_over_several_calls() -> None:
         pass
 
 
+def test_calls_side_by_side_spend_their_time_once() -> None:
+    """C9: many sub-queries at once wait for Redis together, and the request waits as long as the slowest."""
+    time = FakeTime()
+    budget = Budget(0.05, time.clock)
+    with budget.call(), budget.call(), budget.call():
+        time.sleep(0.02)
+    time.sleep(1)  # the answer is built: not Redis' time
+    with budget.call() as seconds:
+        assert seconds == pytest.approx(0.03)
+
+
 @pytest.mark.parametrize(("policy", "maxmemory", "expected"), [
     ("noeviction", 100, "none"), ("noeviction", None, "none"), ("allkeys-lru", 0, "none"), ("allkeys-lru", 1, "any"),
     ("allkeys-lfu", None, "any"), ("allkeys-random", 5, "any"), ("volatile-lru", 5, "expiring"),
