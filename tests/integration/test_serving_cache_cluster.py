@@ -54,6 +54,8 @@ def test_a_thousand_customers_in_two_versions(
     Clean-up finds every key of the version, whatever the customers' ids hold, and no other.
     """
     customers = [*AWKWARD, *(f"customer-{number}" for number in range(1000))]
+    # A hundred at once: with all of them, the time of a busy machine runs out and not Redis'.
+    hundreds = [customers[start:start + 100] for start in range(0, len(customers), 100)]
     errors(redis_cluster)
 
     async def scenario() -> None:
@@ -61,7 +63,8 @@ def test_a_thousand_customers_in_two_versions(
             one = pod(here, version)
             await one.cache.claim()
             for expected in ("miss", "hit"):
-                assert set(await asyncio.gather(*(one.ask(each, "q") for each in customers))) == {expected}
+                for some in hundreds:
+                    assert set(await asyncio.gather(*(one.ask(each, "q") for each in some))) == {expected}
                 outcomes = set(await asyncio.gather(*(one.search(each[:50], "s") for each in customers[-300:])))
                 assert outcomes <= {"miss", "hit"}
             assert await one.search(*(each[:50] for each in customers[-300:])) == "hit"
