@@ -50,6 +50,7 @@ nightly: venv ## the tests that are too long for `make test`
 bench: venv ## benchmarks against the peers: one JSON object a line (ARGS= passes arguments)
 	@$(BIN)/python -m tests.benchmarks.serving $(ARGS)
 	@PYTHONPATH=docker $(BIN)/python -m tests.benchmarks.cache_hit
+	@PYTHONPATH=docker $(BIN)/python -m tests.benchmarks.cache
 
 mutants: venv ## seeded faults: each must make a test fail (ARGS= words that choose some of them)
 	$(BIN)/python -m tests.mutants $(ARGS)
