@@ -54,7 +54,7 @@ def gate_of(candidate: str, champion: str | None, run_id: str, **rules: object) 
 
 
 def test_from_pairs_to_an_answer(hook: MlflowHook, tmp_path: Path) -> None:
-    """C4, M7, M10: the DAG's steps, each with the one before's result: two dimensions, judged and loaded.
+    """The DAG's steps, each with the one before's result: two dimensions, judged and loaded.
 
     The partition is kept once; a version of 768 dimensions is judged against one of 512 on the same questions; the
     gate promotes, rejects below a threshold, and has not enough data for its default; both load side by side, and

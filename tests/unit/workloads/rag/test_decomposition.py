@@ -61,7 +61,7 @@ def test_rules(question: str, expected: list[str]) -> None:
 
 @given(st.text())
 def test_any_text_gives_sub_queries(question: str) -> None:
-    """C9: never none, never too many, never too long, each once; the same text gives the same ones."""
+    """Never none, never too many, never too long, each once; the same text gives the same ones."""
     found = decompose(question)
     assert 1 <= len(found) <= MOST
     assert all(len(part) <= LONGEST for part in found)

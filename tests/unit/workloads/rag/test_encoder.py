@@ -46,7 +46,7 @@ def test_rows_have_length_one(base: Embedder) -> None:
 
 
 def test_a_text_does_not_depend_on_its_batch(base: Embedder) -> None:
-    """C7: padding is not read: alone or among longer texts, a text has the same vector, so a cached one stays right."""
+    """Padding is not read: alone or among longer texts, a text has the same vector, so a cached one stays right."""
     together = base.base(TEXTS)
     for text, row in zip(TEXTS, together, strict=True):
         assert base.base([text])[0] == pytest.approx(row, abs=1e-5)
@@ -66,7 +66,7 @@ def test_threads_share_an_embedder(base: Embedder) -> None:
 
 
 def test_long_and_strange_texts(base: Embedder) -> None:
-    """C9: 20,000 words, a lone surrogate and control characters are read as far as the encoder reads."""
+    """20,000 words, a lone surrogate and control characters are read as far as the encoder reads."""
     found = base.base(["word " * 20_000, "a \ud800 b", "\x00\x07\u202e"])
     assert np.isfinite(found).all()
     assert max(map(len, base.tokenizer.encode(["word " * 20_000]))) == tokenizer.MOST_TOKENS
@@ -89,7 +89,7 @@ def other_tokenizer(folder: Path, words: int = 3) -> Path:
 
 
 def test_a_foreign_tokenizer_is_refused(base: Embedder, tmp_path: Path) -> None:
-    """C4: token ids of another vocabulary would be other words: both sizes are named, nothing is embedded."""
+    """Token ids of another vocabulary would be other words: both sizes are named, nothing is embedded."""
     foreign = tokenizer.load(other_tokenizer(tmp_path))
     with pytest.raises(TokenizerError, match="vocabulary of 30522 tokens; saw one of 4"):
         Embedder(foreign, base.encoder, base.head)
@@ -97,7 +97,7 @@ def test_a_foreign_tokenizer_is_refused(base: Embedder, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": "1.0"}', None])
 def test_a_damaged_tokenizer_is_named(tmp_path: Path, content: bytes | None) -> None:
-    """M7: cut short, empty, something else or missing: the file is named."""
+    """Cut short, empty, something else or missing: the file is named."""
     path = tmp_path / "tokenizer.json"
     if content is not None:
         path.write_bytes(content)

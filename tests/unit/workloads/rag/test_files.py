@@ -121,7 +121,7 @@ CASES: dict[str, tuple[Callable[[Path], object], type[RagopsError], str]] = {
 def test_damage_is_named(
     folder: Path, damage: Callable[[Path], object], kind: type[RagopsError], text: str
 ) -> None:
-    """C4, M7: files cut short, missing, or of two versions: an error that names what and both values, at load."""
+    """Files cut short, missing, or of two versions: an error that names what and both values, at load."""
     damage(folder)
     with pytest.raises(kind, match=text):
         files.load(folder)

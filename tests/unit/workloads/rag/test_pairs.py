@@ -15,7 +15,7 @@ from tests.unit.workloads.rag.retrievers import MODEL, frame, pair_set
 
 
 def test_no_held_out_passage_was_trained_on() -> None:
-    """M3: modules, and so passages and all their questions, are on one side; every passage is searched."""
+    """Modules, and so passages and all their questions, are on one side; every passage is searched."""
     data = pair_set()
     assert not set(data.train["module"]) & set(data.held_out["module"])
     assert not set(data.train["passage_id"]) & set(data.held_out["passage_id"])
@@ -40,13 +40,13 @@ CASES: dict[str, tuple[Change, str]] = {
 
 @pytest.mark.parametrize(("change", "text"), CASES.values(), ids=CASES.keys())
 def test_bad_pairs_are_refused(change: Change, text: str) -> None:
-    """M3: missing columns and texts, an id with two texts, a row on the wrong side."""
+    """Missing columns and texts, an id with two texts, a row on the wrong side."""
     with pytest.raises(DataError, match=text):
         pairs.check(change(frame()), uri="runs:/r/t", digest="d", model=MODEL)
 
 
 def test_split_of_another_model_is_refused() -> None:
-    """M3: the split is salted by model: pairs split for another one are not taken."""
+    """The split is salted by model: pairs split for another one are not taken."""
     with pytest.raises(DataError, match="rows on another side"):
         pairs.check(frame("another"), uri="runs:/r/t", digest="d", model=MODEL)
 

@@ -57,7 +57,7 @@ def test_one_product_for_all_sub_queries() -> None:
 
 
 def test_vectors_of_another_version_are_refused() -> None:
-    """C4, C7: the incident's first error has a name, and says both dimensions."""
+    """C7: the incident's first error has a name, and says both dimensions."""
     with pytest.raises(EmbeddingDimensionError, match="rows of dimension 768; saw 512"):
         retriever(768).search(retriever(512).embed(["How do I pay?"]))
 
@@ -67,7 +67,7 @@ def test_vectors_of_another_version_are_refused() -> None:
     (np.full((1, 512), np.nan), DataError), (np.full((2, 512), np.inf), DataError),
 ])  # fmt: skip
 def test_vectors_that_are_none(vectors: Any, kind: type[RagopsError]) -> None:
-    """C9: a wrong shape, NaN and infinity are errors, never an arbitrary answer."""
+    """A wrong shape, NaN and infinity are errors, never an arbitrary answer."""
     with pytest.raises(kind):
         retriever().search(vectors)
 
@@ -97,7 +97,7 @@ def test_nothing_found_is_an_empty_answer() -> None:
 
 
 def test_a_hit_of_another_version_is_refused() -> None:
-    """C3: a passage that this version does not hold is an error that names it, not another passage."""
+    """A passage that this version does not hold is an error that names it, not another passage."""
     with pytest.raises(DataError, match=r"passage 'v1-only': expected one of the 63 passages of this version"):
         retriever().compose("q", ("q",), ((Hit("v1-only", 0.9),),))
 
@@ -122,7 +122,7 @@ def test_answers_say_only_what_passages_say(question: str) -> None:
 
 
 def test_parts_of_one_version_pass() -> None:
-    """C8: what was made together is accepted, whatever the dimension; the attributes are the parts' own."""
+    """What was made together is accepted, whatever the dimension; the attributes are the parts' own."""
     for dimension in (256, 768):
         model = retriever(dimension)
         model.check()
@@ -147,13 +147,13 @@ def _with(**told: Any) -> RagRetriever:
      EncoderError, "embedder's fingerprint"),
 ])  # fmt: skip
 def test_parts_of_two_versions_are_told_apart(model: Any, kind: type[RagopsError], text: str) -> None:
-    """C4, C8: vocabulary, tokenizer, dimension, encoder or head of another version: named, with both values."""
+    """Vocabulary, tokenizer, dimension, encoder or head of another version: named, with both values."""
     with pytest.raises(kind, match=text):
         model().check()
 
 
 def test_store_needs_a_vector_for_each_passage() -> None:
-    """M7: vectors cut short, an id twice, or no passage at all are no store."""
+    """Vectors cut short, an id twice, or no passage at all are no store."""
     passages = retriever().store.passages
     for some, rows in ((passages, 62), ((passages[0], passages[0]), 2), ((), 0)):
         with pytest.raises(ModelFilesError, match="a vector for each passage"):

@@ -67,7 +67,7 @@ def trained(store: MlflowHook, data: Data, **changes: Any) -> Registered:
 
 
 def test_a_version_carries_what_serving_checks(store: MlflowHook, pairs_logged: Data, tmp_path: Path) -> None:
-    """C4, C8: the metadata names kind, dimension, vocabulary and fingerprint; the digest is that of the files."""
+    """The metadata names kind, dimension, vocabulary and fingerprint; the digest is that of the files."""
     import mlflow
 
     done = trained(store, pairs_logged, dimension=768)
@@ -88,7 +88,7 @@ def test_a_version_carries_what_serving_checks(store: MlflowHook, pairs_logged: 
 
 
 def test_same_work_is_reused_another_dimension_is_not(store: MlflowHook, pairs_logged: Data) -> None:
-    """M2: the registration key of churn: a second attempt finds the version; another dimension is another one."""
+    """The registration key of churn: a second attempt finds the version; another dimension is another one."""
     first = trained(store, pairs_logged)
     assert train(arguments(pairs_logged), environment(store, "attempt-2"), make=make) == first
     assert trained(store, pairs_logged, dimension=384).version != first.version
@@ -107,7 +107,7 @@ def test_training_is_deterministic(store: MlflowHook, pairs_logged: Data) -> Non
 
 
 def test_candidate_and_champion_answer_the_same_questions(store: MlflowHook, pairs_logged: Data) -> None:
-    """M3: both versions' reciprocal ranks of the held-out questions, by module, with metrics that follow from them."""
+    """Both versions' reciprocal ranks of the held-out questions, by module, with metrics that follow from them."""
     champion, candidate = (trained(store, pairs_logged, dimension=each) for each in (256, 768))
     asked = EvaluationArguments(
         MODEL, candidate.version, champion.version, *pairs_logged, "2026-11-29", parse("source, library")
@@ -126,13 +126,15 @@ def test_candidate_and_champion_answer_the_same_questions(store: MlflowHook, pai
     assert store.run(run_id).data.metrics["candidate_mrr"] == pytest.approx(summary(rows.candidate)["mrr"])
 
 
-def test_a_champion_of_another_kind_is_reported(store: MlflowHook, pairs_logged: Data) -> None:
-    """M6: a version that is no retriever is the gate's business, and no reason for the evaluation to fail."""
+def test_a_champion_of_another_kind_is_reported(store: MlflowHook, pairs_logged: Data, tmp_path: Path) -> None:
+    """A version that is no retriever is the gate's business, and no reason for the evaluation to fail."""
     import mlflow
 
     candidate = trained(store, pairs_logged)
     mlflow.set_tracking_uri(store.tracking_uri)
-    with mlflow.start_run(run_id=store.client().create_run("0").info.run_id) as run:
+    # The default experiment of a local store keeps its artifacts in the working directory.
+    elsewhere = store.client().create_experiment("another kind", artifact_location=str(tmp_path))
+    with mlflow.start_run(run_id=store.client().create_run(elsewhere).info.run_id) as run:
         logged = mlflow.pyfunc.log_model(name="model", python_model=zero(), pip_requirements=[])
     other = store.client().create_model_version(MODEL, logged.model_uri, run.info.run_id, model_id=logged.model_id)
     asked = EvaluationArguments(MODEL, candidate.version, str(other.version), *pairs_logged, "2026-11-29")
@@ -180,7 +182,7 @@ def test_command_line_is_what_the_operator_writes() -> None:
 
 
 def test_a_missing_question_is_refused() -> None:
-    """C9: null is no question "None": refused with the number of rows, and nothing is answered."""
+    """Null is no question "None": refused with the number of rows, and nothing is answered."""
     from airflow_provider_ragops.workloads.rag.pyfunc import RagModel
 
     model = RagModel()
