@@ -49,9 +49,20 @@ def served(given: Namespace) -> Rows:
         raise ConfigurationError(
             "--date", expected="one UTC day, YYYY-MM-DD", seen=repr(given.date), action="Ask for one day at a time.",
         )  # fmt: skip
-    return told.served_rows(MlflowHook(given.conn_id).served_on(given.target, day.start.date()))
+    return told.served_rows(MlflowHook(given.conn_id).served_on(_slug(given), day.start.date()))
 
 
-@_command("The ledger knows no release of {target}: is it NAMESPACE/DEPLOYMENT?")
+@_command("The ledger knows no release of {target}.")
 def history(given: Namespace) -> Rows:
-    return told.rows(MlflowHook(given.conn_id).ledger().history(given.target))
+    return told.rows(MlflowHook(given.conn_id).ledger().history(_slug(given)))
+
+
+def _slug(given: Namespace) -> str:
+    """The name of a target in the forms is another one: an empty answer to it would look like an outage."""
+    target = str(given.target)
+    if target.count("/") != 1 or not all(target.split("/")):
+        raise ConfigurationError(
+            "--target", expected="NAMESPACE/DEPLOYMENT, such as ml-serving/mlflow-serve", seen=repr(target),
+            action="dags/targets.py says which target of the forms that is.",
+        )
+    return target

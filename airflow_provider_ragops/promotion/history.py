@@ -93,8 +93,9 @@ def table(entries: Iterable[LedgerEntry]) -> str:
 
 
 def evidence(entry: LedgerEntry) -> str:
-    """What allowed it: the gate's report, or who approved it."""
-    return entry.gate_report or (f"approved: {entry.approval}" if entry.approval else "none")
+    """What allowed it: who approved it, where a person had to, and the gate's report, which then says "reject"."""
+    approved = f"approved: {entry.approval}" if entry.approval else ""
+    return "; ".join(filter(None, (approved, entry.gate_report))) or "none"
 
 
 def shown(when: datetime | None) -> str:

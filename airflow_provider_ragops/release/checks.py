@@ -62,7 +62,7 @@ def _of_order(candidate: VersionInfo, record: ReleaseRecord, serving_run: str | 
     """What an automatic release must respect: the hold, the champion that it was judged against, the newest data."""
     tags = candidate.tags
     if record.hold:
-        yield f"the target is on hold: {record.hold}"
+        yield f"the target is on hold: {record.hold} (a person lifts it: DAG model_release, action 'lift the hold')"
     judged, serving = tags.get(TAG_GATE_CHAMPION, NO_VERSION), record.to_version or NO_VERSION
     if judged != serving:
         yield f"the gate judged it against version {judged}, but {serving} is serving now: evaluate again"

@@ -88,7 +88,7 @@ def _settle(session: Session, back: ReleaseRecord) -> None:
         session.ledger.open(_entry(session, back))
         session.close(back.release_id, "released", "served again by every pod")
     else:
-        reason = back.fault or "its release was interrupted, another version was wanted"
+        reason = back.fault or "its release was interrupted, and taken back before it was resumed"
         session.close(back.release_id, "undone", reason)
 
 

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from datetime import timedelta
+from pathlib import Path
 from types import FrameType
 
 from urllib3.exceptions import HTTPError
@@ -92,7 +93,11 @@ class Demo:
             summary = collect(found, refusals, user, self.progress.seconds)
         write(summary)
         password = f"(user admin, password in {self.settings.airflow_home}/passwords.json)"
-        tell(summary, {"Airflow": f"{self.api.address} {password}", "MLflow": self.settings.mlflow_uri})
+        shell = self.settings.write_shell_environment(self.images)
+        tell(summary, {
+            "Airflow": f"{self.api.address} {password}", "MLflow": self.settings.mlflow_uri,
+            "For the commands airflow and kubectl": f". {shell} (airflow itself is in {Path(sys.executable).parent})",
+        })
         if wrong := faults(summary):
             raise DemoError("demo: not everything fits: " + "; ".join(wrong))
 

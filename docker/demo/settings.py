@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,14 @@ class Settings:
 
     def airflow(self, images: Images) -> Service:
         return services.airflow(self.airflow_home, self.airflow_port, self.task_environment(images))
+
+    def write_shell_environment(self, images: Images) -> Path:
+        """What the commands ``airflow`` and ``kubectl`` need to reach this demo, as a file for a shell to read."""
+        env = {**self.airflow(images).env, "KUBECONFIG": str(self.tier.cluster.kubeconfig)}
+        path = self.state / "env"
+        path.touch(mode=0o600)
+        path.write_text("".join(f"export {name}={shlex.quote(value)}\n" for name, value in sorted(env.items())))
+        return path
 
     def task_environment(self, images: Images) -> dict[str, str]:
         return {

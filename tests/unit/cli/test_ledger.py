@@ -49,11 +49,11 @@ def test_served_says_what_and_why(store: MlflowHook, capsys: pytest.CaptureFixtu
 
 
 def test_history_lists_releases(store: MlflowHook, capsys: pytest.CaptureFixture[str]) -> None:
-    """All releases of the target; another target's name has none, which is said."""
+    """All releases of the target; another target has none, which is said."""
     _run("history", "--target", TARGET)
     assert len(capsys.readouterr().out.splitlines()) == 2
-    _run("history", "--target", "mlflow-serve")
-    assert "knows no release of mlflow-serve: is it NAMESPACE/DEPLOYMENT?" in capsys.readouterr().out
+    _run("history", "--target", "elsewhere/mlflow-serve")
+    assert "knows no release of elsewhere/mlflow-serve" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,8 @@ def test_history_lists_releases(store: MlflowHook, capsys: pytest.CaptureFixture
     [
         (("served", "--target", TARGET, "--date", "29.11.2026"), "PartitionError: partition '29.11.2026'"),
         (("served", "--target", TARGET, "--date", "2026-11-01_2026-11-02"), "--date: expected one UTC day"),
+        (("served", "--target", "churn", "--date", "2026-11-29"), "expected NAMESPACE/DEPLOYMENT.*saw 'churn'"),
+        (("history", "--target", "ml-serving/"), "expected NAMESPACE/DEPLOYMENT"),
         (("history", "--target", TARGET, "--conn-id", "nowhere"), "conn_id `nowhere` isn't defined"),
     ],
 )

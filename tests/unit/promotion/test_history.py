@@ -113,12 +113,13 @@ def test_a_row_says_what_a_person_asks() -> None:
 
 
 def test_a_takeover_and_an_approval_show() -> None:
-    """Who closed another's release is seen in the token; where there is no report, who approved."""
+    """Who closed another's release is seen in the token; who approved stands before a report that said "reject"."""
     entry = replace(_entry(3, "1", "2", "29T02:10"), closed_token=4, gate_report="", approval="ann: urgent")
     (found,) = rows([entry])
 
     assert (found["token"], found["evidence"]) == ("3, closed by 4", "approved: ann: urgent")
     assert rows([replace(entry, approval="")])[0]["evidence"] == "none"
+    assert rows([replace(entry, gate_report="runs:/3/r")])[0]["evidence"] == "approved: ann: urgent; runs:/3/r"
 
 
 def test_the_table_has_a_line_per_release() -> None:
