@@ -18,7 +18,7 @@ from tests.server import Server
 
 LEASE = f"{decompose_key('', '1', 'c1', text_digest('q').hex()[:32])}:lease"
 # What is shown here is who builds, not how fast a busy test machine is.
-PATIENT = {"budget": 2.0}
+PATIENT = {"budget": 600.0, "connect": 600.0}
 
 
 @pytest.fixture
