@@ -22,7 +22,7 @@ XCOM_HISTORY = "history"
 
 
 class ModelGuardrailOperator(ServingTargetOperator):
-    """Read logs of pods, latencies by version and, with ``redis_conn_id``, keys by version; no lock, no write.
+    """Read logs and readiness of pods, latencies and, with ``redis_conn_id``, keys by version; no lock, no write.
 
     Run it on a schedule: each run compares a version that is new with what runs before it saw. A breach fails the
     task for good, so that the DAG's failure callback tells someone.

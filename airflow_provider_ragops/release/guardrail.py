@@ -1,7 +1,7 @@
-"""A serving target's guardrails: traces of another version in logs, latency after a change, growth of keys. Pure.
+"""A serving target's guardrails: traces of another version in logs, readiness, latency, growth of keys. Pure.
 
-A release reads the same traces (``verify``); between releases ``ModelGuardrailOperator`` looks at all three. The
-chart's alerts say the same to Prometheus.
+A release reads the same traces (``verify``); between releases ``ModelGuardrailOperator`` looks at all of them. The
+chart's alerts tell Prometheus of mismatches and latency; keys are counted only here: it takes a scan of Redis.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ LATENCY_FACTOR = 2.0
 # For so many seconds a version counts as new; then it is what the next one is compared with.
 NEW_SECONDS = 3600.0
 
-COLLISION, LATENCY, KEYS = "collision", "latency", "keys"
+COLLISION, READY, LATENCY, KEYS = "collision", "ready", "latency", "keys"
 
-#: What pods write when they meet a value, a vector or a tokenizer of another version: an error's class or its code.
+#: What pods write when they meet a value, a vector or a tokenizer of another version: the stable code, the error's
+#: class, or the words that older pods used. A JSON line writes the end of a line as ``\n``.
 _TRACES = re.compile(
-    r"CacheKeyCollisionError|cache_key_collision|EmbeddingDimensionError|embedding[ _]dimension[ _]mismatch"
-    r"|TokenizerError|tokenizer[ _](?:mismatch|vocab differs)"
+    r"(?:\b|\\n)(cache_key_collision|CacheKeyCollisionError|embedding[ _]dimension[ _]mismatch|EmbeddingDimensionError"
+    r"|tokenizer[ _](?:mismatch|vocab differs)|TokenizerError)\b"
 )
 _SAMPLE = re.compile(r"mlflow_inference_latency_seconds_(sum|count)\{([^}]*)\} (\S+)")
 _VERSION = re.compile(r'model_version="([^"]+)"')
@@ -29,7 +30,7 @@ _VERSION = re.compile(r'model_version="([^"]+)"')
 
 def traces(log: str) -> list[str]:
     """The trace in each line that has one; never the line, which may hold what a caller wrote."""
-    return [found[0] for line in log.splitlines() if (found := _TRACES.search(line))]
+    return [found[1] for line in log.splitlines() if (found := _TRACES.search(line))]
 
 
 @dataclass(frozen=True)
@@ -72,8 +73,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Seen:
-    """One look: traces by pod, latency by version, number of keys by version."""
+    """One look: traces by pod, latency by version, number of keys by version.
 
+    :param ready: whether a pod is, by name; of the pods that were assigned a version.
+    """
+
+    ready: Mapping[str, bool] = field(default_factory=dict)
     traces: Mapping[str, list[str]] = field(default_factory=dict)
     latency: Mapping[str, Latency] = field(default_factory=dict)
     keys: Mapping[str, int] = field(default_factory=dict)
@@ -119,7 +124,7 @@ class Breach:
 
 def judge(seen: Seen, history: History, limits: Limits, now: float) -> list[Breach]:
     """:param history: of the looks before this one, this one included (see :meth:`History.after`)."""
-    return [*_collisions(seen), *_slow(seen, history, limits, now), *_grown(seen, limits)]
+    return [*_collisions(seen), *_unready(seen), *_slow(seen, history, limits, now), *_grown(seen, limits)]
 
 
 def _collisions(seen: Seen) -> Iterator[Breach]:
@@ -127,6 +132,12 @@ def _collisions(seen: Seen) -> Iterator[Breach]:
         if found:
             kinds = ", ".join(sorted(set(found)))
             yield Breach(COLLISION, pod, len(found), 0, f"pod {pod}: {len(found)} lines in its log tell of {kinds}")
+
+
+def _unready(seen: Seen) -> Iterator[Breach]:
+    if seen.ready and not any(seen.ready.values()):
+        names = ", ".join(sorted(seen.ready))
+        yield Breach(READY, names, 0, 1, f"none of {len(seen.ready)} pods is ready: {names}")
 
 
 def _slow(seen: Seen, history: History, limits: Limits, now: float) -> Iterator[Breach]:

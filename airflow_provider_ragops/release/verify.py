@@ -8,6 +8,8 @@ from typing import Any
 
 from airflow_provider_ragops.contract import ServingTarget
 from airflow_provider_ragops.release.guardrail import LATENCY_FACTOR, traces
+from airflow_provider_ragops.release.watch import log_of
+from airflow_provider_ragops.rollout.reading import Pod
 from airflow_provider_ragops.rollout.updater import Updater
 
 log = logging.getLogger(__name__)
@@ -39,9 +41,9 @@ class Verification:
         for answer in answers:
             if answer.fault:
                 return f"{answer.source}: {answer.fault}"
-        for pod in pods:
-            if found := traces(self._updater.logs(pod)):
-                return f"pod {pod}: {found[0]} in its log"
+        for one in self._pods(version):  # one that is no longer ready has the most to say
+            if found := traces(log_of(self._updater, one) or ""):
+                return f"pod {one.name}: {found[0]} in its log"
         return self._slower(pods, version, example)
 
     def _slower(self, pods: list[str], version: str, example: Json) -> str:
@@ -54,8 +56,11 @@ class Verification:
         return ""
 
     def _ready(self, version: str) -> list[str]:
+        return [pod.name for pod in self._pods(version) if pod.ready]
+
+    def _pods(self, version: str) -> list[Pod]:
         pods = self._updater.pods(self._updater.read())
-        return [pod.name for pod in pods if pod.ready and not pod.terminating and pod.version == version]
+        return [pod for pod in pods if not pod.terminating and pod.version == version]
 
 
 def _shown(seconds: float | None) -> str:

@@ -25,6 +25,9 @@ from airflow_provider_ragops.rollout.status import Progress, State, Suspicion, c
 log = logging.getLogger(__name__)
 Json = dict[str, Any]
 
+# Of one pod's log at most: what a task reads lies in its memory.
+LOG_BYTES = 16 * 1024 * 1024
+
 
 class Updater:
     """One serving target on one cluster.
@@ -128,10 +131,13 @@ class Updater:
         return self._asker.metrics(pod)
 
     def logs(self, pod: str, lines: int = 2000, since: int | None = None) -> str:
-        """The last lines, or all of the last ``since`` seconds."""
+        """The last lines, or those of the last ``since`` seconds; of either the first ``LOG_BYTES``."""
         limit = {"tailLines": str(lines)} if since is None else {"sinceSeconds": str(since)}
-        query = {"container": self._target.container, **limit}
-        return self._kube.text(f"{self._core}/pods/{pod}/log", query)
+        query = {"container": self._target.container, "limitBytes": str(LOG_BYTES), **limit}
+        found = self._kube.text(f"{self._core}/pods/{pod}/log", query)
+        if len(found.encode()) >= LOG_BYTES:
+            log.warning("of pod %s's log only the first %d MiB were read; look at it more often", pod, LOG_BYTES >> 20)
+        return found
 
     def wait(
         self, written: Json, version: str, example: Json | None, timeout: float, guard: Callable[[], None],

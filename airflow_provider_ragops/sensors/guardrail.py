@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ModelGuardrailSensor(BaseSensorOperator):
-    """Wait until a look finds no trace of another version in the logs, and no version with too many keys.
+    """Wait until a look finds a ready pod, no trace of another version in the logs, and no version with too many keys.
 
     Latency is compared with what this sensor saw first; in mode ``reschedule`` every look is the first, so that it is
     not judged: ``ModelGuardrailOperator`` on a schedule judges it.

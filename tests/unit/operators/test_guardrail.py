@@ -25,7 +25,7 @@ class Scene:
     def __init__(self, world: World) -> None:
         self.world, self.now, self.asked = world, 1_800_000_000.0, list[Mapping[str, str]]()
         self.mean, self.keys, self.log = {"1": 0.2}, {"1": 7}, "all quiet\n"
-        self.status, self.gone = 200, ""
+        self.logs, self.status, self.gone, self.never_ran = dict[str, str](), 200, "", ""
         self.stored: dict[str, Any] = {}
 
     def metrics(self) -> str:
@@ -43,7 +43,14 @@ class Scene:
         self.asked.append(query)
         if path.split("/")[-2] == self.gone:
             raise ClusterError(path, expected="success", seen="404 not found", action="x")
-        return self.log
+        if path.split("/")[-2] == self.never_ran:
+            raise ClusterError(path, expected="success", seen="400 is waiting to start", action="x")
+        return self.logs.get(path.split("/")[-2], self.log)
+
+    def unready(self, *pods: dict[str, Any]) -> list[str]:
+        for pod in pods:
+            pod["status"]["conditions"][0]["status"] = "False"
+        return [pod["metadata"]["name"] for pod in pods]
 
     def run(self, **given: Any) -> dict[str, Any]:
         operator = ModelGuardrailOperator(task_id="guard", target=TARGET, **{"redis_conn_id": "r", **given})
@@ -132,6 +139,45 @@ def test_a_pod_that_went_meanwhile_is_passed_over(scene: Scene) -> None:
     first, *_ = [pod["metadata"]["name"] for pod in scene.world.tier.pods]
     scene.gone, scene.log = first, "tokenizer_mismatch"
     assert first not in {one["subject"] for one in scene.run(fail=False)["breaches"]}
+
+
+def test_a_pod_that_is_not_ready_has_its_log_read(scene: Scene) -> None:
+    """C7: who met another's marker, dimension or tokenizer is the one that is not ready; it said so long ago."""
+    [name] = scene.unready(scene.world.tier.pods[0])
+    scene.logs[name] = '{"message": "loading failed", "code": "cache_key_collision"}'
+    told = scene.run(since=60, fail=False)
+    assert [(one["what"], one["subject"], one["seen"]) for one in told["breaches"]] == [("collision", name, 1)]
+    assert sorted(query.get("sinceSeconds", "") for query in scene.asked) == ["", "60"]
+    assert not ModelGuardrailSensor(task_id="quiet", target=TARGET).poke({})
+
+
+def test_no_ready_pod_is_a_breach(scene: Scene) -> None:
+    """C7: also where none of them says why, or its container never ran; and metrics of such pods are not asked for."""
+    names = scene.unready(*scene.world.tier.pods)
+    scene.never_ran, scene.status = names[0], 500
+    with pytest.raises(AirflowFailException, match="none of 2 pods is ready"):
+        scene.run()
+    assert not ModelGuardrailSensor(task_id="quiet", target=TARGET).poke({})
+
+
+def test_a_tier_without_a_version_waits_for_its_first_release(scene: Scene) -> None:
+    """Its pods are not ready, and are not to be."""
+    scene.unready(*scene.world.tier.pods)
+    for pod in scene.world.tier.pods:
+        pod["spec"]["containers"][0]["env"] = []
+    assert scene.run()["breaches"] == []
+
+
+def test_a_log_is_read_up_to_a_bound(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A busy pod's log does not fill the worker's memory; what was left out is told."""
+    scene.run()
+    assert {query["limitBytes"] for query in scene.asked} == {"16777216"}
+    assert "were read" not in caplog.text
+    monkeypatch.setattr("airflow_provider_ragops.rollout.updater.LOG_BYTES", len(scene.log))
+    scene.run()
+    assert "log only the first 0 MiB were read" in caplog.text
 
 
 def test_metrics_that_nobody_shows_are_no_good_news(scene: Scene) -> None:

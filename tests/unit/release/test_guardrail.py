@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 
 import pytest
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
 
+from airflow_provider_ragops.exceptions import (
+    CacheKeyCollisionError,
+    EmbeddingDimensionError,
+    RagopsError,
+    TokenizerError,
+)
 from airflow_provider_ragops.release.guardrail import (
     NEW_SECONDS,
     Breach,
@@ -18,6 +25,8 @@ from airflow_provider_ragops.release.guardrail import (
     latencies,
     traces,
 )
+from airflow_provider_ragops.workloads.serving.errors import code_of
+from airflow_provider_ragops.workloads.serving.logs import JsonLines
 
 NOW = 1_800_000_000.0
 MINUTE = 60.0
@@ -27,12 +36,23 @@ MINUTE = 60.0
     "ERROR mlflow.pyfunc: Failed to decompose query: CacheKeyCollisionError: Duplicate cache entry",
     "Failed to decompose query: embedding dimension mismatch (expected 768, got 512)",
     '{"message": "answered", "code": "embedding_dimension_mismatch"}', '{"code": "tokenizer_mismatch"}',
-    "loaded tokenizer vocab differs from expected version", '{"code": "cache_key_collision"}',
-    "airflow_provider_ragops.exceptions.EmbeddingDimensionError: vectors", "TokenizerError: vocabulary",
+    "loaded tokenizer vocab differs from expected version",
+    '{"message": "loading failed", "exception": "exceptions.EmbeddingDimensionError: model M: expected 768"}',
+    '{"message": "loading failed", "exception": "exceptions.TokenizerError: model M: expected 30522"}',
+    '{"message": "no longer ready", "code": "cache_key_collision", "cause": "marker rag_meta:v2: expected model M"}',
 ])  # fmt: skip
 def test_the_incidents_errors_are_seen(line: str) -> None:
     """C7: of the seed's log, and as the serving runtime's codes."""
     assert len(traces(f"all quiet\n{line}\nready\n")) == 1
+
+
+@pytest.mark.parametrize("error", [CacheKeyCollisionError, EmbeddingDimensionError, TokenizerError])
+def test_every_code_of_a_mix_up_is_seen_as_pods_write_it(error: type[RagopsError]) -> None:
+    """C7: by its stable code, however the line is worded, and by its class in a traceback."""
+    code = code_of(error("m", expected="a", seen="b", action="c")).code
+    for extra in ({"code": code}, {"cause": f"{code}: of another version"}, {"exception": f"a\n{error.__name__}: m"}):
+        record = logging.makeLogRecord({"msg": "no longer ready", "levelname": "ERROR", **extra})
+        assert traces(JsonLines({"model_name": "M"}).format(record)) in ([code], [error.__name__])
 
 
 @pytest.mark.parametrize("line", [
@@ -128,6 +148,14 @@ def test_traces_and_keys_are_breaches_with_numbers() -> None:
         Breach("keys", "2", 11, 10, "version 2: 11 keys in Redis, no more than 10 are expected"),
     ]
     assert [one.what for one in judge(found, History(), Limits(), NOW)] == ["collision"]
+
+
+def test_pods_of_which_none_is_ready_are_a_breach() -> None:
+    """C7: a tier that refuses to serve is no quiet one; one pod that serves is enough here, and so is no pod at all."""
+    found = judge(Seen(ready={"b": False, "a": False}), History(), Limits(), NOW)
+    assert found == [Breach("ready", "a, b", 0, 1, "none of 2 pods is ready: a, b")]
+    assert judge(Seen(ready={"a": False, "b": True}), History(), Limits(), NOW) == []
+    assert judge(Seen(), History(), Limits(), NOW) == []
 
 
 def test_a_version_is_new_for_a_while() -> None:

@@ -26,8 +26,10 @@ from airflow_provider_ragops.exceptions import (
     TargetError,
     UnreachableError,
 )
+from airflow_provider_ragops.release.verify import Verification
+from airflow_provider_ragops.rollout.updater import Updater
 from tests.unit.release.effects import RELEASE, Effects, watched
-from tests.unit.release.world import TIMES, World, make_world_serving, make_world_with_candidate
+from tests.unit.release.world import TARGET, TIMES, World, make_world_serving, make_world_with_candidate
 
 
 def test_first_release_bootstraps() -> None:
@@ -92,6 +94,18 @@ def test_verification_finds_what_single_answers_do_not(fault: str, reason: str) 
     with pytest.raises(RolloutFailedError, match=reason):
         world.release("2")
     world.assert_whole("1")
+
+
+def test_verification_reads_the_log_of_a_pod_that_is_no_longer_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """C7: a new pod that met another's marker has just left the Service; the others' good answers do not hide it."""
+    world = make_world_serving("1")
+    lost = world.tier.pods[-1]
+    lost["status"]["conditions"][0]["status"] = "False"
+    line = '{"message": "no longer ready", "code": "cache_key_collision"}'
+    monkeypatch.setattr(world.tier, "text", lambda path, _: line if f"/{lost['metadata']['name']}/" in path else "")
+    updater = Updater(world.tier, TARGET, clock=world.tier.time.clock, sleep=world.tier.time.sleep)  # type: ignore[arg-type]
+    found = Verification(updater, TARGET, lambda _: None).fault("1", world.registry.input_example("M", "1"))
+    assert found == f"pod {lost['metadata']['name']}: cache_key_collision in its log"
 
 
 def test_own_missing_right_is_no_fault_of_the_version() -> None:
