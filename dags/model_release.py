@@ -34,16 +34,18 @@ PARAMS = {
     "action": Param(
         type="string", enum=list(Action), title="Action",
         description="'release' moves to the version below. 'roll back' goes back to it, quarantines what serves now "
-        "and sets a hold. 'hold' stops automatic releases; a person may still release.",
+        "and sets a hold. 'hold' stops automatic releases; a person may still release. 'lift the hold' lets "
+        "them go on.",
     ),
     "version": Param(
         None, type=["null", "integer"], minimum=1, maximum=2**31 - 1, title="Model version",
-        description="Its number in MLflow. Empty with 'roll back': the recorded last good version. Empty with the "
-        "holds.",
+        description="Its number in MLflow: needed with 'release'. Empty with 'roll back': the recorded last good "
+        "version. Leave it empty with 'hold' and 'lift the hold'.",
     ),
     "reason": Param(
         type="string", minLength=10, maxLength=500, pattern=r"\S", title="Reason",
-        description="Why, for the ledger, the hold and the next person on call: at least 10 characters.",
+        description="Why, for the ledger, the hold and the next person on call: at least 10 characters. With 'lift the "
+        "hold' it stays with this run.",
     ),
 }
 
