@@ -61,9 +61,10 @@ class Pod:
 
 def settings(url: str, prefix: str = "", *, is_cluster: bool = False, may_evict: bool = False, **limits: float,
              ) -> CacheSettings:
+    """As pods have them; only a connection may take long: a busy test machine can pause for more than a second."""
     environ = {"REDIS_URL": url, "REDIS_CLUSTER": str(is_cluster).lower()}
     found = CacheSettings.from_environ(environ)
-    return replace(found, prefix=prefix, may_evict=may_evict, limits=replace(Limits(), **limits))  # type: ignore[arg-type]
+    return replace(found, prefix=prefix, may_evict=may_evict, limits=replace(Limits(connect=10.0), **limits))  # type: ignore[arg-type]
 
 
 def pod(

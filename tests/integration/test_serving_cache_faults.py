@@ -75,7 +75,7 @@ def test_redis_is_down_when_the_pod_starts(own_redis: Begin) -> None:
     server.kill()
 
     async def scenario() -> None:
-        one = pod(settings(server.url))
+        one = pod(settings(server.url, connect=1.0))
         with pytest.raises(UnreachableError, match=rf"Redis at 127.0.0.1:{server.port}: expected an answer within 1 s"):
             await one.cache.claim()
         outcomes, seconds = await timed(one, 20, "down")
