@@ -150,7 +150,8 @@ class TinyTier:
         assert pods, f"no pod of version {version}"
         for pod in pods:
             path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}:5000/proxy/on"
-            assert self.kube.proxy(path, "POST", {})[0] == 200
+            # A container that has just been created may not listen yet.
+            self.eventually(lambda path=path: self.kube.proxy(path, "POST", {})[0] == 200)  # type: ignore[misc]
 
     def write(self, change: Callable[[Json], Json]) -> Json:
         """Replace the Deployment by compare-and-swap, whatever the controller writes meanwhile."""
