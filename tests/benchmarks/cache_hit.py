@@ -28,12 +28,14 @@ from pathlib import Path
 from airflow_provider_ragops.workloads.serving.app import create_app
 from airflow_provider_ragops.workloads.serving.cache.settings import CacheSettings
 from airflow_provider_ragops.workloads.serving.caching import in_redis
+from airflow_provider_ragops.workloads.serving.memory import settled
 from airflow_provider_ragops.workloads.serving.server import serve
 from airflow_provider_ragops.workloads.serving.settings import Settings
 from tests.unit.workloads.serving.rag import a_model
 chosen = CacheSettings.from_environ({"REDIS_URL": sys.argv[2], "REDIS_MAY_EVICT": "true"})
 settings = Settings("rag-retriever", "3", "http://unused", Path("unused"), request_log=False)
-serve(create_app(settings, lambda _: a_model(), opened=in_redis(chosen)), int(sys.argv[1]), 5, 1)
+app = create_app(settings, lambda _: a_model(), opened=in_redis(chosen), settle=settled)
+serve(app, int(sys.argv[1]), 5, 1)
 """
 
 

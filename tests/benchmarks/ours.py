@@ -7,6 +7,7 @@ from pathlib import Path
 
 from airflow_provider_ragops.workloads.serving.app import create_app
 from airflow_provider_ragops.workloads.serving.logs import log_as_json
+from airflow_provider_ragops.workloads.serving.memory import settled
 from airflow_provider_ragops.workloads.serving.model import LoadedModel
 from airflow_provider_ragops.workloads.serving.server import serve
 from airflow_provider_ragops.workloads.serving.settings import Settings
@@ -21,4 +22,4 @@ def load(settings: Settings) -> LoadedModel:
 if __name__ == "__main__":
     log_as_json({"model_name": "M", "model_version": "1"})
     chosen = Settings("M", "1", "http://unused", Path(sys.argv[1]), request_log=sys.argv[3] == "log")
-    serve(create_app(chosen, load), int(sys.argv[2]), 5, 1)
+    serve(create_app(chosen, load, settle=settled), int(sys.argv[2]), 5, 1)

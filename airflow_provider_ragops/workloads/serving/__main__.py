@@ -11,6 +11,7 @@ from airflow_provider_ragops.workloads.serving.app import create_app
 from airflow_provider_ragops.workloads.serving.cache.settings import CacheSettings
 from airflow_provider_ragops.workloads.serving.caching import in_redis
 from airflow_provider_ragops.workloads.serving.logs import log_as_json
+from airflow_provider_ragops.workloads.serving.memory import settled
 from airflow_provider_ragops.workloads.serving.server import serve
 from airflow_provider_ragops.workloads.serving.settings import Settings
 
@@ -23,7 +24,8 @@ def main() -> None:
     except ConfigurationError as error:
         sys.exit(f"{error}")
     log_as_json({"model_name": settings.model_name, "model_version": settings.model_version})
-    serve(create_app(settings, opened=opened), SERVING_PORT, settings.drain_seconds, settings.linger_seconds)
+    app = create_app(settings, opened=opened, settle=settled)
+    serve(app, SERVING_PORT, settings.drain_seconds, settings.linger_seconds)
 
 
 if __name__ == "__main__":

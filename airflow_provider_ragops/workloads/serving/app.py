@@ -36,10 +36,13 @@ def create_app(
     load: Callable[[Settings], model.LoadedModel] = model.load,
     wait: Callable[[float], bool] | None = None,
     opened: Open = without_cache,
+    settle: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """Build the app; loading starts when it starts. ``wait(seconds)`` between tries returns True to give up.
 
     :param opened: gives a loaded version its cache.
+    :param settle: called once, when the version is loaded and warm and not ready yet: :func:`memory.settled` in a
+        process that serves and does nothing else.
 
     Everything that belongs to the version lives on ``app.state``: ``serving`` (the state) and ``service``.
     """
@@ -53,7 +56,8 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        arguments = (state, load, wait or state.stopping.wait, attacher(service, asyncio.get_running_loop(), opened))
+        attach = attacher(service, asyncio.get_running_loop(), opened)
+        arguments = (state, load, wait or state.stopping.wait, attach, settle)
         # daemon: a download that hangs must not outlive the drain
         Thread(target=make_ready, args=arguments, name="loading", daemon=True).start()
         marker = asyncio.create_task(watch_marker(state))

@@ -33,11 +33,13 @@ def make_ready(
     load: Callable[[Settings], LoadedModel],
     wait: Callable[[float], bool],
     attach: Callable[[LoadedModel], dict[str, str]] = lambda _: {},
+    settle: Callable[[], None] = lambda: None,
     clock: Callable[[], float] = time.monotonic,
 ) -> None:
     """Load until it worked, until an error that waiting can't cure, or until ``wait`` says to stop.
 
-    :param attach: the last step before ready: the loaded version's cache and checks; returns what agreed.
+    :param attach: the loaded version's cache and checks; returns what agreed.
+    :param settle: the last step before ready, once.
 
     Never raises: it is a thread's body, and a thread that died silently would leave "loading" for ever.
     """
@@ -54,6 +56,7 @@ def make_ready(
             if not _again(state, error, delay) or wait(delay):
                 return
             continue
+        settle()
         seconds = clock() - started
         state.serves(loaded, f"loaded in {seconds:.1f} s", checks)
         log.info("ready", extra={"seconds": round(seconds, 2)})
